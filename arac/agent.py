@@ -1,0 +1,280 @@
+"""The Python face: `ARAC("Hopper-v5").learn(1_000_000)`, in the manner of Stable-Baselines3."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Self
+
+import jax
+import numpy as np
+import safetensors.numpy
+from safetensors import SafetensorError, safe_open
+
+from arac import algorithms, checkpoint, envs, runs, training
+from arac.algorithms import Algorithm
+from arac.algorithms.shared import Context, init_replay
+from arac.config import configured
+from arac.display import Pace, choose
+from arac.envs import EnvSpec
+from arac.errors import Interrupted, UserError
+from arac.files import write_durably
+from arac.policies import FlowPolicy
+from arac.population import take, to_numpy
+from arac.progress import Progress
+from arac.replay import ReplayBuffer
+from arac.rollout.local import LocalPool
+from arac.rollout.rollouts import Rollouts, members
+from arac.runs import Description, Run
+from arac.training import Callback
+
+
+class Score(NamedTuple):
+    """The return over whole episodes without noise."""
+
+    mean: float
+    std: float
+    returns: np.ndarray
+    lengths: np.ndarray
+
+
+class Agent:
+    """A system on a task: what it has learned, and the ways to teach, ask, measure and keep it."""
+
+    algorithm: ClassVar[Algorithm]
+
+    def __init__(
+        self,
+        env: str,
+        *,
+        seed: int = 0,
+        preset: bool = True,
+        max_episode_steps: int | None = None,
+        env_kwargs: dict[str, Any] | None = None,
+        **config: Any,
+    ) -> None:
+        """Sets up a fresh agent with the paper's parameters for this task, where the paper has some.
+
+        Args:
+            env: a Gymnasium id with continuous observations and bounded continuous actions.
+            seed: fixes every random number of the run.
+            preset: False leaves the paper's table aside and starts from plain defaults.
+            max_episode_steps: a time limit, needed where the environment has none.
+            env_kwargs: keyword arguments of the environment.
+            **config: any field of the algorithm's config.
+
+        Raises:
+            UserError: if the environment or a setting is not what it should be.
+        """
+        spec = envs.check(env, max_episode_steps=max_episode_steps, kwargs=env_kwargs)
+        settings, row = configured(self.algorithm.config, env, config, preset=preset)
+        self._set_up(Description(self.algorithm, spec, _checked_seed(seed), settings, row))
+
+    def _set_up(self, description: Description) -> None:
+        self.description = description
+        self.state: Any = description.algorithm.init(description.config, description.env, description.seed)
+        self._replay: ReplayBuffer | None = None
+        self._acting: FlowPolicy | None = None
+
+    @property
+    def config(self) -> Any:
+        return self.description.config
+
+    @property
+    def env(self) -> EnvSpec:
+        return self.description.env
+
+    @property
+    def population(self) -> FlowPolicy:
+        """All policies, stacked along a leading axis."""
+        return self.state.population
+
+    @property
+    def champion(self) -> FlowPolicy:
+        """The fittest policy of the last evaluation."""
+        return take(self.population, self.state.champion)
+
+    @property
+    def replay(self) -> ReplayBuffer:
+        """Made when it is first needed, because it is large."""
+        if self._replay is None:
+            self._replay = init_replay(self.config, self.env)
+        return self._replay
+
+    def learn(
+        self,
+        total_steps: int,
+        *,
+        run_dir: str | os.PathLike[str] | None = None,
+        progress_bar: bool = False,
+        callback: Callback | None = None,
+    ) -> Self:
+        """Trains for `total_steps` more environment steps.
+
+        Args:
+            total_steps: how many; whole generations are played, so a few more may come out.
+            run_dir: a new folder for metrics and checkpoints; without one nothing is written.
+            progress_bar: show a live panel, or plain lines where the output is not a terminal.
+            callback: called after each generation with (state, evaluation or None); False stops.
+
+        Raises:
+            UserError: if the numbers do not fit together, or the folder is taken.
+            EnvironmentFailure: if the environment fails.
+            KeyboardInterrupt: after Ctrl-C, with a checkpoint written if there is a run folder.
+        """
+        target = self.state.env_steps + total_steps
+        training.check_run(self.config, target, self.env.max_episode_steps)
+        run = Run.create(Path(run_dir), self.description, target) if run_dir is not None else None
+        self._train(target, run, progress_bar, callback)
+        return self
+
+    def resume(
+        self, run: Run, target: int, *, progress_bar: bool = False, callback: Callback | None = None
+    ) -> list[str]:
+        """Goes on with a run that was opened, from its newest checkpoint; gives what was skipped on the way."""
+        self.state, skipped = run.restore(self.state, self.replay)
+        self._train(target, run, progress_bar, callback)
+        return skipped
+
+    def _train(self, target: int, run: Run | None, show: bool, callback: Callback | None) -> None:
+        progress = Progress()
+        pace = Pace(self.state.env_steps, target, self.config.warmup_steps)
+        title = f"{self.algorithm.title} · {self.env.id} · seed {self.description.seed}"
+        display = choose(progress, pace, title, getattr(self.config, "archive_capacity", None), show=show)
+        self._acting = None
+        try:
+            with progress.heeding_signals(), LocalPool(self.env, self._workers()) as pool, display:
+                rollouts = Rollouts(pool, self.description.seed, progress)
+                context = Context(
+                    self.config, self.env, self.description.seed, target, self.replay, rollouts, progress
+                )
+                self.state, finished = training.train(self.algorithm, context, self.state, run, display, callback)
+        finally:
+            if run is not None:
+                run.close()
+        if not finished and callback is None:
+            raise Interrupted
+
+    def _workers(self) -> int:
+        return (os.cpu_count() or 1) if self.config.workers == "auto" else self.config.workers
+
+    def predict(
+        self, observation: np.ndarray, state: None = None, episode_start: None = None, deterministic: bool = False
+    ) -> tuple[np.ndarray, None]:
+        """The champion's action for one observation or a batch of them, in the environment's units.
+
+        `state` and `episode_start` are there for Stable-Baselines3's callers; the policy has no memory.
+        """
+        if self._acting is None:
+            self._acting = to_numpy(self.champion)
+            self._noise = np.random.default_rng(self.description.seed)
+        observation = np.asarray(observation, np.float32)
+        if observation.shape[-1:] != (self.env.observation_size,):
+            raise UserError(
+                f"predict got an observation of shape {observation.shape}; {self.env.id} has {self.env.observation_size} numbers."
+            )
+        if deterministic:
+            action = self._acting.mode(observation)
+        else:
+            shape = (*observation.shape[:-1], self.env.action_size)
+            action = self._acting.act(observation, self._noise.standard_normal(shape, np.float32))
+        return (self.env.low + (action + 1) * 0.5 * (self.env.high - self.env.low)).astype(np.float32), None
+
+    def evaluate(self, episodes: int = 100, *, seed: int = 0, progress: Progress | None = None) -> Score:
+        """The champion over fresh episodes, without noise. Training never sees these episodes' seeds."""
+        if episodes < 1:
+            raise UserError(f"episodes must be at least 1, got {episodes}.")
+        progress = progress or Progress()
+        champion = jax.tree.map(lambda leaf: leaf[None], self.champion)
+        with LocalPool(self.env, min(self._workers(), episodes)) as pool:
+            rollouts = Rollouts(pool, self.description.seed, progress)
+            [played] = rollouts.evaluate(champion, seed, episodes, stream="fresh")
+        returns = np.array([episode.total for episode in played])
+        return Score(float(returns.mean()), float(returns.std()), returns, np.array([len(e) for e in played]))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes all that was learned, but for replay, into one safetensors file."""
+        table = json.dumps(self.description.to_table())
+        data = safetensors.numpy.save(checkpoint.to_arrays(self.state), metadata={"arac": table, "format": "1"})
+        write_durably(Path(path), data)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """An agent from a file that `save` wrote, or from a run folder's newest checkpoint.
+
+        From a file it can act, be measured and learn on (with an empty replay buffer); `arac resume` is the exact
+        way to go on with a run.
+
+        Raises:
+            UserError: if there is no such thing, or it is another algorithm's.
+        """
+        path = Path(path)
+        if path.is_dir():
+            description, _ = runs.read(path)
+            agent = cls._from(description)
+            agent.state = checkpoint.load(path, agent.state, description.identity).state
+            return agent
+        try:
+            with safe_open(path, framework="np") as file:
+                description = Description.from_table(json.loads(file.metadata()["arac"]))
+                agent = cls._from(description)
+                agent.state = checkpoint.from_arrays(agent.state, {name: file.get_tensor(name) for name in file.keys()})
+        except FileNotFoundError:
+            raise UserError(f"There is no file {path}.") from None
+        except (SafetensorError, OSError, KeyError, TypeError, json.JSONDecodeError) as error:
+            raise UserError(f"{path} is not a file that arac saved: {error!r}.") from None
+        return agent
+
+    @classmethod
+    def _from(cls, description: Description) -> Self:
+        if description.algorithm is not cls.algorithm:
+            raise UserError(f"This is a {description.algorithm.name} run; load it with arac.load or {description.algorithm.name.upper()}.")
+        agent = cls.__new__(cls)
+        agent._set_up(description)
+        return agent
+
+    def members(self) -> list[FlowPolicy]:
+        """The policies one by one, with NumPy arrays."""
+        return members(self.population)
+
+
+class ARAC(Agent):
+    """Attraction-Repulsion Actor-Critic."""
+
+    algorithm = algorithms.ALGORITHMS["arac"]
+
+
+class SAC(Agent):
+    """Soft Actor-Critic."""
+
+    algorithm = algorithms.ALGORITHMS["sac"]
+
+
+class SACNF(Agent):
+    """Soft Actor-Critic with a radial-flow policy."""
+
+    algorithm = algorithms.ALGORITHMS["sac_nf"]
+
+
+AGENTS: dict[str, type[Agent]] = {agent.algorithm.name: agent for agent in (ARAC, SAC, SACNF)}
+
+
+def load(path: str | os.PathLike[str]) -> Agent:
+    """Whichever agent a run folder or a saved file holds."""
+    path = Path(path)
+    if path.is_dir():
+        description, _ = runs.read(path)
+        return AGENTS[description.algorithm.name].load(path)
+    try:
+        with safe_open(path, framework="np") as file:
+            name = json.loads(file.metadata()["arac"])["algorithm"]
+    except FileNotFoundError:
+        raise UserError(f"There is no file or folder {path}.") from None
+    except (SafetensorError, OSError, KeyError, TypeError, json.JSONDecodeError) as error:
+        raise UserError(f"{path} is not a file that arac saved: {error!r}.") from None
+    return AGENTS[name].load(path)
+
+
+def _checked_seed(seed: int) -> int:
+    if not 0 <= seed < 2**32:
+        raise UserError(f"seed must be from 0 to {2**32 - 1}, got {seed}.")
+    return seed

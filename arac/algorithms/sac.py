@@ -1,0 +1,168 @@
+"""SAC (v1 and v2 critics) and SAC-NF: one agent, one episode per generation, one update per environment step."""
+
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from arac import streams
+from arac.algorithms.shared import Context, Evaluation, evaluate, evaluation_due, learning_steps, measure, rules
+from arac.config import SACConfig, SACNFConfig
+from arac.critics import init_critic
+from arac.envs import EnvSpec
+from arac.losses import temperature_loss
+from arac.policies import FlowPolicy
+from arac.population import stack
+from arac.replay import Storage, Window
+from arac.updates import (
+    ActorLearner,
+    CriticLearner,
+    OptimiserState,
+    Rules,
+    actor_step,
+    adam,
+    critic_step,
+    draw,
+    gradient_step,
+)
+
+
+class Learner(NamedTuple):
+    """What learns."""
+
+    actor: ActorLearner
+    critic: CriticLearner
+    log_temperature: Float[Array, ""]
+    temperature_optimiser: OptimiserState
+
+
+class State(eqx.Module):
+    """Everything that a generation hands to the next, but for replay."""
+
+    learner: Learner
+    fitness: np.ndarray
+    generation: int
+    env_steps: int
+
+    @property
+    def population(self) -> FlowPolicy:
+        return stack([self.learner.actor.policy])
+
+    @property
+    def champion(self) -> int:
+        return 0
+
+
+def init(config: SACConfig | SACNFConfig, env: EnvSpec, seed: int) -> State:
+    hidden = (config.hidden_size,) * 2
+    key = streams.key(seed, "population")
+    if isinstance(config, SACNFConfig):
+        sigma = None if config.sigma == "learned" else float(config.sigma)
+        policy = FlowPolicy.init(
+            key, env.observation_size, env.action_size, hidden=hidden[:1], flows=config.flows, sigma=sigma
+        )
+    else:
+        policy = FlowPolicy.init(key, env.observation_size, env.action_size, hidden=hidden, flows=0, sigma=None)
+    critic = init_critic(
+        streams.key(seed, "critic-init"), config.critic, env.observation_size, env.action_size, hidden
+    )
+    optimiser = adam(rules(config))
+    temperature = 1.0 if config.temperature == "auto" else max(config.temperature, 1e-30)  # the log of 0 is not finite
+    log_temperature = jnp.log(jnp.float32(temperature))
+    return State(
+        learner=Learner(
+            ActorLearner(policy, optimiser.init(policy)),
+            CriticLearner(critic, optimiser.init(critic.online)),
+            log_temperature,
+            optimiser.init(log_temperature),
+        ),
+        fitness=np.full(1, np.nan),
+        generation=0,
+        env_steps=0,
+    )
+
+
+def generation(context: Context, state: State) -> tuple[State, Evaluation | None]:
+    """One episode, as many updates as it had steps, and an evaluation when it is due."""
+    config: SACConfig | SACNFConfig = context.config
+    warming_up = state.env_steps < config.warmup_steps
+    episodes = context.rollouts.explore(state.population, state.generation, random=warming_up)
+    context.replay.extend(episodes)
+    env_steps = state.env_steps + sum(len(episode) for episode in episodes)
+
+    count = learning_steps(config, env_steps) - learning_steps(config, state.env_steps)
+    learner, losses = update(context, state, count)
+    learned = replace(state, learner=learner, generation=state.generation + 1, env_steps=env_steps)
+    if not evaluation_due(context, state.env_steps, env_steps):
+        return learned, None
+
+    evaluations, fitness = evaluate(context, learned.population, state.generation)
+    row = measure(
+        context, learned.population, evaluations, env_steps=env_steps, generation=learned.generation,
+        elites=np.array([0]), archive_size=0, losses=losses,
+    )  # fmt: skip
+    return replace(learned, fitness=fitness), row
+
+
+def update(context: Context, state: State, count: int) -> tuple[Learner, dict[str, float]]:
+    """`count` updates, and the means of what they report."""
+    learner, sums = state.learner, Losses(0.0, 0.0, 0.0, 0.0)
+    target_entropy = -float(context.env.action_size) if context.config.temperature == "auto" else None
+    key = streams.key(context.seed, "updates", state.generation)
+    for start, stop in context.progress.chunks("update", count):
+        learner, losses = jax.block_until_ready(
+            sac_updates(
+                rules(context.config), target_entropy, learner,
+                context.replay.storage, context.replay.window, key, start, stop,
+            )  # fmt: skip
+        )
+        sums = Losses(*(total + float(part) for total, part in zip(sums, losses, strict=True)))
+    return learner, {name: total / max(count, 1) for name, total in sums._asdict().items()}
+
+
+class Losses(NamedTuple):
+    """Sums over updates."""
+
+    critic_loss: float | Float[Array, ""]
+    actor_loss: float | Float[Array, ""]
+    entropy: float | Float[Array, ""]
+    temperature: float | Float[Array, ""]
+
+
+@partial(jax.jit, static_argnames=("rules", "target_entropy"))
+def sac_updates(
+    rules: Rules,
+    target_entropy: float | None,
+    learner: Learner,
+    storage: Storage,
+    window: Window,
+    key: jax.Array,
+    start: int,
+    stop: int,
+) -> tuple[Learner, Losses]:
+    """Updates `start` to `stop - 1`: critic, actor, and the temperature if it has a target entropy."""
+
+    def one(i: int, carry: tuple[Learner, Losses]) -> tuple[Learner, Losses]:
+        learner, sums = carry
+        critic_key, actor_key = jax.random.split(jax.random.fold_in(key, i))
+        batch, noise = draw(rules, storage, window, critic_key)
+        temperature = jnp.exp(learner.log_temperature)
+        critic, critic_loss = critic_step(rules, learner.critic, learner.actor.policy, temperature, batch, noise)
+        actor_noise = jax.random.normal(actor_key, noise.shape)
+        actor, metrics = actor_step(
+            rules, learner.actor, critic.critic, temperature, None, batch.observation, actor_noise
+        )
+        tuned = learner.log_temperature, learner.temperature_optimiser
+        if target_entropy is not None:
+            gradient = jax.grad(temperature_loss)(learner.log_temperature, metrics.log_prob, target_entropy)
+            tuned = gradient_step(rules, learner.log_temperature, gradient, learner.temperature_optimiser)
+        new = Losses(critic_loss, metrics.loss, -metrics.log_prob, temperature)
+        return Learner(actor, critic, *tuned), jax.tree.map(jnp.add, sums, new)
+
+    zero = jnp.zeros(())
+    return jax.lax.fori_loop(start, stop, one, (learner, Losses(zero, zero, zero, zero)))

@@ -1,0 +1,115 @@
+"""What the systems share around their updates: counting, scheduling and evaluation."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from arac import replay, streams
+from arac.config import Config
+from arac.diversity import pairwise_kl
+from arac.envs import EnvSpec
+from arac.policies import FlowPolicy
+from arac.progress import Progress
+from arac.replay import ReplayBuffer
+from arac.rollout.episode import Episode
+from arac.rollout.rollouts import Rollouts
+from arac.updates import Rules, draw
+
+
+class Context(NamedTuple):
+    """What a generation works with, beside its state."""
+
+    config: Any
+    env: EnvSpec
+    seed: int
+    total_steps: int
+    replay: ReplayBuffer
+    rollouts: Rollouts
+    progress: Progress
+
+
+class Evaluation(NamedTuple):
+    """What was measured after a generation; one row of the metrics."""
+
+    env_steps: int
+    generation: int
+    returns: np.ndarray  # (member, episode)
+    lengths: np.ndarray  # (member, episode)
+    fitness: np.ndarray  # (member,)
+    elites: np.ndarray
+    kl: np.ndarray  # (member, member): KL(row || column)
+    archive_size: int
+    losses: dict[str, float]
+
+    @property
+    def champion(self) -> int:
+        return int(np.argmax(self.fitness))
+
+
+def rules(config: Config) -> Rules:
+    """The part of a config that the update loops are compiled for."""
+    kl_clip = getattr(config, "kl_clip", "none")
+    return Rules(
+        discount=config.discount,
+        tau=config.tau,
+        learning_rate=config.learning_rate,
+        batch_size=config.batch_size,
+        ar_base=getattr(config, "ar_base", "shared"),
+        kl_clip=None if kl_clip == "none" else float(kl_clip),
+    )
+
+
+def learning_steps(config: Config, env_steps: int) -> int:
+    """How many of the environment steps so far have earned an update: all but the warm-up."""
+    return max(env_steps - config.warmup_steps, 0)
+
+
+def evaluation_due(context: Context, before: int, after: int) -> bool:
+    """Whether the interval was crossed between two counts of environment steps, or the run is at its end."""
+    interval = context.config.eval_interval
+    return interval == 0 or after // interval > before // interval or after >= context.total_steps
+
+
+def evaluate(
+    context: Context, population: FlowPolicy, generation: int
+) -> tuple[list[list[Episode]], np.ndarray]:
+    """Episodes without noise for every member, and the members' fitness: the mean return."""
+    store = context.config.store_evaluation
+    episodes = context.rollouts.evaluate(population, generation, context.config.eval_episodes, record=store)
+    if store:
+        context.replay.extend(episode for of_member in episodes for episode in of_member)
+    return episodes, np.array([[episode.total for episode in of_member] for of_member in episodes]).mean(1)
+
+
+def measure(
+    context: Context,
+    population: FlowPolicy,
+    episodes: list[list[Episode]],
+    *,
+    env_steps: int,
+    generation: int,
+    elites: np.ndarray,
+    archive_size: int,
+    losses: dict[str, float],
+) -> Evaluation:
+    """The row of an evaluation, with the divergences between members on states from replay."""
+    returns = np.array([[episode.total for episode in of_member] for of_member in episodes])
+    batch, noise = draw(
+        rules(context.config), context.replay.storage, context.replay.window,
+        streams.key(context.seed, "diversity", generation),
+    )  # fmt: skip
+    return Evaluation(
+        env_steps=env_steps,
+        generation=generation,
+        returns=returns,
+        lengths=np.array([[len(episode) for episode in of_member] for of_member in episodes]),
+        fitness=returns.mean(1),
+        elites=elites,
+        kl=np.asarray(pairwise_kl(population, batch.observation, noise), np.float64),
+        archive_size=archive_size,
+        losses=losses,
+    )
+
+
+def init_replay(config: Config, env: EnvSpec) -> ReplayBuffer:
+    return replay.ReplayBuffer(config.replay_capacity, env.observation_size, env.action_size)

@@ -1,0 +1,88 @@
+"""The archive: earlier policies, kept diverse in fitness by niching (Algorithm 3 and Section 3.1 of the paper)."""
+
+from typing import Literal, TypeAlias
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from arac.policies import FlowPolicy
+from arac.population import put, take
+
+Strategy: TypeAlias = Literal["proactive", "reactive"]
+
+
+class Archive(eqx.Module):
+    """Up to `capacity` policies with their fitness. Immutable: `add` gives a new one."""
+
+    policies: FlowPolicy  # stacked; slots from `size` on are empty
+    fitness: np.ndarray
+    size: int
+
+    @staticmethod
+    def empty(like: FlowPolicy, capacity: int) -> "Archive":
+        """`like` is one policy, for the shapes."""
+        policies = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), like)
+        return Archive(policies, np.zeros(capacity), 0)
+
+    @property
+    def capacity(self) -> int:
+        return len(self.fitness)
+
+    def add(self, population: FlowPolicy, fitness: np.ndarray, rng: np.random.Generator) -> "Archive":
+        """Fills up while there is room; then each newcomer replaces a random policy of the nearest niche."""
+        room = min(self.capacity - self.size, len(fitness))
+        slots = np.concatenate([self.size + np.arange(room), self._niche_slots(fitness[room:], rng)]).astype(int)
+        if len(slots) == 0:
+            return self
+        new_fitness = self.fitness.copy()
+        # A slot that two newcomers draw keeps the later one, as if they had come one after the other.
+        newest = {int(slot): member for member, slot in enumerate(slots)}
+        members = np.array(list(newest.values()))
+        new_fitness[list(newest)] = fitness[members]
+        policies = put(self.policies, np.array(list(newest)), take(population, members))
+        return Archive(policies, new_fitness, self.size + room)
+
+    def _niche_slots(self, fitness: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        if len(fitness) == 0:
+            return np.empty(0, int)
+        low, high = two_means(self.fitness)
+        centres = np.array([self.fitness[low].mean(), self.fitness[high].mean() if len(high) else np.inf])
+        niches = [low if abs(f - centres[0]) <= abs(f - centres[1]) else high for f in fitness]
+        return np.array([rng.choice(niche) for niche in niches])
+
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """n different slots, uniformly; all of them if there are fewer."""
+        return rng.choice(self.size, size=min(n, self.size), replace=False)
+
+
+def two_means(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of the low and the high cluster of exact two-means in one dimension.
+
+    The best split of numbers on a line cuts their sorted order, so all cuts are tried. Equal values never part:
+    if all are equal there is one cluster, and the high one is empty.
+    """
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    cuts = np.flatnonzero(np.diff(ordered) > 0) + 1
+    if len(cuts) == 0:
+        return order, order[:0]
+    spread = [((ordered[:c] - ordered[:c].mean()) ** 2).sum() + ((ordered[c:] - ordered[c:].mean()) ** 2).sum() for c in cuts]
+    cut = cuts[int(np.argmin(spread))]
+    return order[:cut], order[cut:]
+
+
+def betas(fitness: Float[Array, " n"], strategy: Strategy) -> np.ndarray:
+    """The coefficients of sampled policies: above 0 repels, below 0 attracts.
+
+    Proactive, `1 - 2x` (Eq. 8 with its bracket where the text wants it: docs/deviations.md); reactive, `1 - x` (Eq. 9).
+    Where all are equally fit nothing tells good from bad: proactive neither pulls nor pushes, reactive pushes.
+    """
+    fitness = np.asarray(fitness, float)
+    span = np.ptp(fitness)
+    if span == 0:
+        return np.full(len(fitness), 0.0 if strategy == "proactive" else 1.0)
+    x = (fitness - fitness.min()) / span
+    return 1 - 2 * x if strategy == "proactive" else 1 - x

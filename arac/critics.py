@@ -1,0 +1,80 @@
+"""Critics: twin Q with a state value (SAC v1, the paper's), or twin Q alone (SAC v2)."""
+
+from typing import Literal, TypeAlias
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from arac.networks import MLP
+from arac.population import over_members
+
+CriticKind: TypeAlias = Literal["value", "twin"]
+
+
+class TwinQ(eqx.Module):
+    """Two independent Q networks, stacked."""
+
+    networks: MLP
+
+    def __call__(
+        self, observation: Float[Array, "batch obs"], action: Float[Array, "batch action"]
+    ) -> Float[Array, "2 batch"]:
+        pair = jnp.concatenate([observation, action], -1)
+        return jax.vmap(lambda network: network(pair)[..., 0])(self.networks)
+
+
+class QAndValue(eqx.Module):
+    q: TwinQ
+    value: MLP
+
+
+class ValueCritic(eqx.Module):
+    """Bootstraps from a slowly moving state value (Eqs. 3 and 4)."""
+
+    online: QAndValue
+    target: MLP
+
+    @property
+    def q(self) -> TwinQ:
+        return self.online.q
+
+    def following(self, online: QAndValue, tau: float) -> "ValueCritic":
+        """The critic after an optimiser step: `online` as it is now, the target a small step towards it."""
+        return ValueCritic(online, moved(self.target, online.value, tau))
+
+
+class TwinCritic(eqx.Module):
+    """Bootstraps from slowly moving twin Q networks and the policy's next action."""
+
+    online: TwinQ
+    target: TwinQ
+
+    @property
+    def q(self) -> TwinQ:
+        return self.online
+
+    def following(self, online: TwinQ, tau: float) -> "TwinCritic":
+        """The critic after an optimiser step: `online` as it is now, the target a small step towards it."""
+        return TwinCritic(online, moved(self.target, online, tau))
+
+
+Critic: TypeAlias = ValueCritic | TwinCritic
+
+
+def init_critic(
+    key: jax.Array, kind: CriticKind, observation_size: int, action_size: int, hidden: tuple[int, ...]
+) -> Critic:
+    q_key, value_key = jax.random.split(key)
+    sizes = (observation_size + action_size, *hidden, 1)
+    q = TwinQ(over_members(lambda k: MLP.init(k, sizes), q_key, 2))
+    if kind == "twin":
+        return TwinCritic(q, q)
+    value = MLP.init(value_key, (observation_size, *hidden, 1))
+    return ValueCritic(QAndValue(q, value), value)
+
+
+def moved(target: MLP | TwinQ, online: MLP | TwinQ, tau: float) -> MLP | TwinQ:
+    """The soft target update: tau of the way from `target` to `online`."""
+    return jax.tree.map(lambda slow, fast: slow + tau * (fast - slow), target, online)

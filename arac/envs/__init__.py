@@ -1,0 +1,85 @@
+"""Environments: found, checked once before anything is trained, and made the same everywhere."""
+
+import difflib
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
+
+from arac.errors import UserError
+
+
+@dataclass(frozen=True, eq=False)
+class EnvSpec:
+    """An environment that passed the checks: enough to make it in any process."""
+
+    id: str
+    max_episode_steps: int
+    observation_size: int
+    action_size: int
+    low: np.ndarray
+    high: np.ndarray
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+
+def check(env_id: str, *, max_episode_steps: int | None = None, kwargs: dict[str, Any] | None = None) -> EnvSpec:
+    """Makes the environment once and reads its spaces.
+
+    Raises:
+        UserError: if there is no such environment, or its spaces or time limit are not what ARAC needs.
+    """
+    env = _make(env_id, max_episode_steps, kwargs or {})
+    try:
+        limit = env.spec.max_episode_steps if env.spec else None
+        if limit is None:
+            raise UserError(f"{env_id} has no time limit; give one with max_episode_steps (--max-episode-steps).")
+        actions = env.action_space
+        if not isinstance(actions, Box):
+            raise UserError(f"{env_id} has {type(actions).__name__} actions; ARAC needs a continuous Box.")
+        if len(actions.shape) != 1 or actions.shape[0] == 0:
+            raise UserError(f"{env_id} has actions of shape {actions.shape}; ARAC needs a vector of at least one.")
+        if not (np.isfinite(actions.low).all() and np.isfinite(actions.high).all()):
+            raise UserError(f"{env_id} has actions without bounds; wrap it in gymnasium's RescaleAction or clip them.")
+        observations = env.observation_space
+        if not isinstance(observations, Box) or len(observations.shape) != 1 or observations.shape[0] == 0:
+            raise UserError(f"{env_id} has observations {observations}; ARAC needs numbers.")
+        return EnvSpec(
+            id=env_id,
+            max_episode_steps=limit,
+            observation_size=observations.shape[0],
+            action_size=actions.shape[0],
+            low=actions.low.astype(np.float64),
+            high=actions.high.astype(np.float64),
+            kwargs=dict(kwargs or {}),
+        )
+    finally:
+        env.close()
+
+
+def make(spec: EnvSpec) -> gymnasium.Env:
+    return _make(spec.id, spec.max_episode_steps, spec.kwargs)
+
+
+def _make(env_id: str, max_episode_steps: int | None, kwargs: dict[str, Any]) -> gymnasium.Env:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # such as "a newer version of this environment exists"
+            env = gymnasium.make(env_id, max_episode_steps=max_episode_steps, disable_env_checker=True, **kwargs)
+    except gymnasium.error.UnregisteredEnv:
+        raise UserError(f"There is no environment {env_id!r}.{suggestion(env_id, gymnasium.registry)}") from None
+    except gymnasium.error.Error as error:
+        raise UserError(f"{env_id!r} cannot be made: {' '.join(str(error).split())}") from None
+    flat_box = isinstance(env.observation_space, Box) and len(env.observation_space.shape) == 1
+    if flat_box or isinstance(env.observation_space, gymnasium.spaces.Discrete):
+        return env
+    return gymnasium.wrappers.FlattenObservation(env)
+
+
+def suggestion(name: str, known: Any) -> str:
+    """` Did you mean …?` for a name that is close to a known one, else nothing."""
+    folded = {str(candidate).lower(): str(candidate) for candidate in known}
+    close = difflib.get_close_matches(name.lower(), folded, n=3, cutoff=0.6)
+    return f" Did you mean {' or '.join(folded[match] for match in close)}?" if close else ""

@@ -1,0 +1,13 @@
+"""What can go wrong, sorted by who can mend it."""
+
+
+class UserError(ValueError):
+    """A mistake in what was asked for. The message is one sentence that says what to do (exit status 2)."""
+
+
+class EnvironmentFailure(RuntimeError):
+    """The environment, a worker process or the numbers themselves failed while training (exit status 3)."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM, noticed at a safe point (exit status 130)."""

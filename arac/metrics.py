@@ -1,0 +1,101 @@
+"""What a run records: rows that depend on config and seed alone, and wall-clock times in a file of their own."""
+
+import csv
+import io
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from arac.algorithms.shared import Evaluation
+from arac.diversity import mean_kl
+
+EPISODE_COLUMNS = ("env_steps", "generation", "member", "episode", "return", "length")
+DETERMINISTIC_FILES = ("evaluations.jsonl", "episodes.csv")
+
+
+class Metrics:
+    """Appends to the metrics files of a run folder."""
+
+    def __init__(self, folder: Path) -> None:
+        from tensorboardX import SummaryWriter
+
+        self._folder = folder
+        self._began = time.time()
+        self._tensorboard = SummaryWriter(str(folder / "tensorboard"), write_to_disk=True)
+        if not (folder / "episodes.csv").exists():
+            (folder / "episodes.csv").write_text(",".join(EPISODE_COLUMNS) + "\n")
+            (folder / "evaluations.jsonl").touch()
+
+    def evaluation(self, evaluation: Evaluation) -> None:
+        row = evaluation_row(evaluation)
+        self._append("evaluations.jsonl", json.dumps(row) + "\n")
+        self._append("episodes.csv", _episode_lines(evaluation))
+        for tag, value in _scalars(row).items():
+            self._tensorboard.add_scalar(tag, value, evaluation.env_steps)
+        self._tensorboard.flush()
+
+    def timing(self, env_steps: int, generation: int, seconds: dict[str, float]) -> None:
+        """What the phases cost since the run was started or resumed."""
+        phases = {name: round(spent, 3) for name, spent in seconds.items()}
+        row = {"env_steps": env_steps, "generation": generation, "seconds": round(time.time() - self._began, 3)}
+        self._append("timings.jsonl", json.dumps({**row, "phases": phases}) + "\n")
+
+    def sizes(self) -> dict[str, int]:
+        """How long each deterministic file is now."""
+        return {name: (self._folder / name).stat().st_size for name in DETERMINISTIC_FILES}
+
+    def close(self) -> None:
+        self._tensorboard.close()
+
+    def _append(self, name: str, text: str) -> None:
+        with (self._folder / name).open("a") as file:
+            file.write(text)
+
+
+def truncate(folder: Path, sizes: dict[str, int]) -> None:
+    """Cuts what was written after a checkpoint; the resumed run writes it again."""
+    for name, size in sizes.items():
+        with (folder / name).open("r+b") as file:
+            file.truncate(size)
+
+
+def read_evaluations(folder: Path) -> list[dict[str, Any]]:
+    """The rows of a run folder."""
+    return [json.loads(line) for line in (folder / "evaluations.jsonl").read_text().splitlines()]
+
+
+def evaluation_row(evaluation: Evaluation) -> dict[str, Any]:
+    """One row of evaluations.jsonl."""
+    return {
+        "env_steps": evaluation.env_steps,
+        "generation": evaluation.generation,
+        "fitness": evaluation.fitness.tolist(),
+        "elites": evaluation.elites.tolist(),
+        "champion": evaluation.champion,
+        "champion_return": float(evaluation.fitness[evaluation.champion]),
+        "champion_return_std": float(evaluation.returns[evaluation.champion].std()),
+        "archive_size": evaluation.archive_size,
+        "diversity": {"mean_kl": mean_kl(evaluation.kl), "kl": evaluation.kl.tolist()},
+        **evaluation.losses,
+    }
+
+
+def _episode_lines(evaluation: Evaluation) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for (member, episode), total in np.ndenumerate(evaluation.returns):
+        length = int(evaluation.lengths[member, episode])
+        writer.writerow([evaluation.env_steps, evaluation.generation, member, episode, float(total), length])
+    return text.getvalue()
+
+
+def _scalars(row: dict[str, Any]) -> dict[str, float]:
+    scalars = {f"train/{name}": value for name, value in row.items() if name.endswith(("loss", "entropy", "kl"))}
+    scalars |= {f"fitness/member_{member}": value for member, value in enumerate(row["fitness"])}
+    scalars |= {"eval/champion_return": row["champion_return"], "population/archive_size": row["archive_size"]}
+    if row["diversity"]["mean_kl"] is not None:
+        scalars["population/mean_kl"] = row["diversity"]["mean_kl"]
+    return scalars

@@ -1,0 +1,30 @@
+"""Policies: what acts. All of them have the four methods of `Policy`."""
+
+from typing import Any, Protocol
+
+from arac.policies.deterministic import DeterministicPolicy
+from arac.policies.flow_policy import FlowPolicy
+from arac.policies.flows import RadialFlow
+from arac.policies.gaussian import Gaussian
+
+__all__ = ["DeterministicPolicy", "FlowPolicy", "Gaussian", "Policy", "RadialFlow"]
+
+
+class Policy(Protocol):
+    """A pytree of arrays whose actions lie in [-1, 1]; `noise` is a standard normal of the action's shape.
+
+    A population is one policy whose leaves have a leading axis, and a worker's copy has NumPy leaves: write the
+    methods against `array.__array_namespace__()` and both work.
+    """
+
+    def act(self, observation: Any, noise: Any) -> Any:
+        """An action."""
+
+    def sample(self, observation: Any, noise: Any) -> tuple[Any, Any]:
+        """An action and its log-probability."""
+
+    def log_prob(self, observation: Any, action: Any) -> Any:
+        """The log-probability of a given action."""
+
+    def mode(self, observation: Any) -> Any:
+        """The action without noise."""

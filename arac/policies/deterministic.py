@@ -1,0 +1,49 @@
+"""A deterministic policy with Gaussian exploration noise around it, as in TD3."""
+
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Float
+
+from arac.networks import MLP, namespace
+from arac.policies.gaussian import log_density
+
+
+class DeterministicPolicy(eqx.Module):
+    """`mode` is the policy itself; `sample` adds noise and clips to [-1, 1]."""
+
+    network: MLP
+    exploration: float = eqx.field(static=True)  # standard deviation of the added noise, in action units
+
+    @staticmethod
+    def init(
+        key: jax.Array, observation_size: int, action_size: int, *, hidden: tuple[int, ...], exploration: float
+    ) -> "DeterministicPolicy":
+        return DeterministicPolicy(MLP.init(key, (observation_size, *hidden, action_size)), exploration)
+
+    def act(self, observation: Float[Array, "*batch obs"], noise: Any) -> Float[Array, "*batch action"]:
+        mode = self.mode(observation)
+        return namespace(mode).clip(mode + self.exploration * noise, -1.0, 1.0)
+
+    def mode(self, observation: Float[Array, "*batch obs"]) -> Float[Array, "*batch action"]:
+        output = self.network(observation)
+        return namespace(output).tanh(output)
+
+    def sample(self, observation: Float[Array, "*batch obs"], noise: Any) -> tuple[Any, Any]:
+        """A noisy action and its log-probability."""
+        action = self.act(observation, noise)
+        return action, self.log_prob(observation, action)
+
+    def log_prob(self, observation: Float[Array, "*batch obs"], action: Any) -> Any:
+        """The density of the noise around the mode, clipping left out. Infinite without noise, so not defined there.
+
+        Raises:
+            ValueError: if `exploration` is 0.
+        """
+        if self.exploration == 0:
+            raise ValueError("A deterministic policy has no density; give it exploration noise above 0.")
+        mode = self.mode(observation)
+        log_std = namespace(mode).full_like(mode, math.log(self.exploration))
+        return log_density(action, mode, log_std)

@@ -1,0 +1,49 @@
+"""The diagonal Gaussian that policies stand on, before flows and tanh."""
+
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Float
+
+from arac.networks import MLP, namespace
+
+LOG_STD_RANGE = (-20.0, 2.0)
+
+
+class Gaussian(eqx.Module):
+    """`z = mean(s) + sigma * noise`, with sigma a fixed number or a second head of the network."""
+
+    network: MLP
+    sigma: float | None = eqx.field(static=True)  # None: learned from the state
+
+    @staticmethod
+    def init(key: jax.Array, sizes: tuple[int, ...], sigma: float | None) -> "Gaussian":
+        """`sizes` runs from the observation to the action; a learned sigma doubles the output."""
+        heads = sizes[-1] if sigma is not None else 2 * sizes[-1]
+        return Gaussian(MLP.init(key, (*sizes[:-1], heads)), sigma)
+
+    def __call__(self, observation: Float[Array, "*batch obs"]) -> tuple[Any, Any]:
+        """Mean and log standard deviation, both of the action's shape (the latter broadcasts if it is fixed)."""
+        output = self.network(observation)
+        xp = namespace(output)
+        if self.sigma is not None:
+            return output, xp.full_like(output, math.log(self.sigma))
+        half = output.shape[-1] // 2
+        return output[..., :half], xp.clip(output[..., half:], *LOG_STD_RANGE)
+
+
+def log_density(z: Any, mean: Any, log_std: Any) -> Any:
+    """log N(z; mean, std), summed over the action."""
+    xp = namespace(z)
+    standard = (z - mean) * xp.exp(-log_std)
+    return (-0.5 * standard * standard - log_std - 0.5 * math.log(2 * math.pi)).sum(-1)
+
+
+def kl(mean: Any, log_std: Any, other_mean: Any, other_log_std: Any) -> Any:
+    """KL(N || N') between diagonal Gaussians, in closed form."""
+    xp = namespace(mean)
+    ratio = xp.exp(2 * (log_std - other_log_std))
+    distance = (mean - other_mean) * xp.exp(-other_log_std)
+    return (other_log_std - log_std + 0.5 * (ratio + distance * distance - 1)).sum(-1)

@@ -1,0 +1,40 @@
+"""A population is one pytree whose leaves have a leading axis: the members."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Tree = TypeVar("Tree")
+
+
+def over_members(init: Callable[[jax.Array], Tree], key: jax.Array, size: int) -> Tree:
+    """`size` members, each made by `init` with a key of its own."""
+    return jax.vmap(init)(jax.random.split(key, size))
+
+
+def stack(members: Sequence[Tree]) -> Tree:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *members)
+
+
+@jax.jit
+def take(population: Tree, index: Any) -> Tree:
+    """Member `index`, or the sub-population of an array of indices."""
+    return jax.tree.map(lambda leaf: leaf[index], population)
+
+
+@jax.jit
+def put(population: Tree, index: Any, members: Tree) -> Tree:
+    """The population with `members` written at `index`, both stacked."""
+    return jax.tree.map(lambda leaf, new: leaf.at[index].set(new), population, members)
+
+
+def to_numpy(population: Tree) -> Tree:
+    return jax.tree.map(np.asarray, population)
+
+
+def top_k(fitness: np.ndarray, k: int) -> np.ndarray:
+    """The indices of the k fittest, best first; ties go to the lower index and NaN ranks last."""
+    return np.argsort(-np.nan_to_num(fitness, nan=-np.inf), kind="stable")[:k]

@@ -1,0 +1,77 @@
+"""Where a run is: the current phase, how far it is, what each phase cost, and whether it should stop."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from arac.errors import Interrupted
+
+# Updates per jitted call: about a second of work, so that progress moves and Ctrl-C is heard.
+_CHUNK = 256
+
+
+class Progress:
+    """Told by the algorithms, read by the display. Results never depend on it."""
+
+    def __init__(self) -> None:
+        self.name = "start"
+        self.done = 0
+        self.total = 0
+        self.seconds: dict[str, float] = {}
+        self.on_advance: Callable[[], None] | None = None
+        self._stop = False
+
+    @contextmanager
+    def phase(self, name: str, total: int) -> Iterator[None]:
+        """Marks a stretch of work of `total` units and adds up its time."""
+        self.name, self.done, self.total = name, 0, total
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
+
+    def chunks(self, name: str, count: int) -> Iterator[tuple[int, int]]:
+        """Cuts `count` updates into (start, stop) ranges for one jitted call each."""
+        with self.phase(name, count):
+            for start in range(0, count, _CHUNK):
+                self.check()
+                stop = min(start + _CHUNK, count)
+                yield start, stop
+                self.advance(stop - start)
+
+    def advance(self, units: int = 1) -> None:
+        self.done += units
+        if self.on_advance is not None:
+            self.on_advance()
+
+    def check(self) -> None:
+        """A safe point: stops here if Ctrl-C or SIGTERM came.
+
+        Raises:
+            Interrupted: if it did.
+        """
+        if self._stop:
+            raise Interrupted
+
+    @contextmanager
+    def heeding_signals(self) -> Iterator[None]:
+        """Within it, SIGINT and SIGTERM stop the run at its next safe point instead of anywhere."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def request(number: int, frame: FrameType | None) -> None:
+            self._stop = True
+
+        before: dict[int, Any] = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            self._stop = False

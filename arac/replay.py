@@ -1,0 +1,194 @@
+"""Experience replay that keeps each observation once.
+
+A T-step episode takes T + 1 consecutive rows of a ring: row t holds observation t and, but for the last, the
+action, reward and end flag of step t. The next observation of a transition is simply the next row, and the final
+observation of a truncated episode is there to bootstrap from. A second ring lists the rows that start a
+transition, oldest first, so sampling is uniform over transitions and no pair ever spans two episodes.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from functools import partial
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from arac.rollout.episode import Episode
+
+# Episodes are written in blocks of this many rows, so that writing compiles once whatever their length.
+_BLOCK = 1024
+
+
+class Storage(eqx.Module):
+    """The arrays on the device."""
+
+    observations: Float[Array, "row obs"]
+    actions: Float[Array, "row action"]
+    rewards: Float[Array, " row"]
+    terminals: Bool[Array, " row"]
+    starts: Int[Array, " capacity"]  # the row of each transition, a ring in order of age
+
+
+class Batch(NamedTuple):
+    observation: Float[Array, "batch obs"]
+    action: Float[Array, "batch action"]
+    reward: Float[Array, " batch"]
+    terminal: Bool[Array, " batch"]
+    next_observation: Float[Array, "batch obs"]
+
+
+class Window(NamedTuple):
+    """Which transitions can be sampled: positions `oldest`, …, `oldest + count - 1` of the ring of starts."""
+
+    oldest: int
+    count: int
+
+
+class Mark(NamedTuple):
+    """A point in the history of a buffer, enough to build the buffer again from the episodes themselves."""
+
+    first_episode: int  # number of the oldest episode that is still there
+    episodes: int  # how many were ever added
+    row: int  # where the oldest episode's first row lies
+
+
+class ReplayBuffer:
+    """The last `capacity` transitions, on the device, oldest episodes leaving first and whole."""
+
+    def __init__(self, capacity: int, observation_size: int, action_size: int) -> None:
+        self.capacity = capacity
+        # Every episode needs one row more than it has steps; a sixteenth is enough for episodes of 16 steps.
+        self.rows = row_count(capacity)
+        self.storage = Storage(
+            observations=jnp.zeros((self.rows, observation_size), jnp.float32),
+            actions=jnp.zeros((self.rows, action_size), jnp.float32),
+            rewards=jnp.zeros(self.rows, jnp.float32),
+            terminals=jnp.zeros(self.rows, bool),
+            starts=jnp.zeros(capacity, jnp.int32),
+        )
+        self.unsaved: deque[Episode] = deque()  # the newest episodes, until a checkpoint has them
+        self._lengths: deque[int] = deque()
+        self._first_episode = 0
+        self._oldest_row = 0
+        self._oldest_start = 0
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def window(self) -> Window:
+        return Window(self._oldest_start, self._count)
+
+    @property
+    def mark(self) -> Mark:
+        return Mark(self._first_episode, self._first_episode + len(self._lengths), self._oldest_row)
+
+    def extend(self, episodes: Iterable[Episode]) -> None:
+        """Adds whole episodes, in order."""
+        for episode in episodes:
+            self._add(episode)
+            self.unsaved.append(episode)
+
+    def restore(self, episodes: Iterable[Episode], mark: Mark) -> None:
+        """Fills an empty buffer with the episodes from `mark.first_episode` on, each where it lay."""
+        self._first_episode, self._oldest_row = mark.first_episode, mark.row
+        for episode in episodes:
+            self._add(episode)
+
+    def _add(self, episode: Episode) -> None:
+        steps = len(episode)
+        if steps > self.capacity:
+            raise ValueError(f"An episode of {steps} steps does not fit a replay of {self.capacity} transitions.")
+        while self._count + steps > self.capacity or self._rows_used() + steps + 1 > self.rows:
+            self._drop_oldest()
+        first_row = self._oldest_row + self._rows_used()
+        first_start = self._oldest_start + self._count
+        for begin in range(0, steps + 1, _BLOCK):
+            block = _block(episode, begin)
+            self.storage = _write(self.storage, block, first_row + begin, first_start + begin)
+        self._lengths.append(steps)
+        self._count += steps
+
+    def _rows_used(self) -> int:
+        return self._count + len(self._lengths)
+
+    def _drop_oldest(self) -> None:
+        steps = self._lengths.popleft()
+        self._first_episode += 1
+        self._oldest_row = (self._oldest_row + steps + 1) % self.rows
+        self._oldest_start = (self._oldest_start + steps) % self.capacity
+        self._count -= steps
+
+
+def row_count(capacity: int) -> int:
+    return capacity + max(capacity // 16, 1)
+
+
+def replay_bytes(capacity: int, observation_size: int, action_size: int) -> int:
+    """What a buffer takes on the device."""
+    row = 4 * observation_size + 4 * action_size + 4 + 1
+    return row_count(capacity) * row + 4 * capacity
+
+
+def sample(storage: Storage, window: Window, key: jax.Array, batch_size: int) -> Batch:
+    """Uniform over the window, with replacement. Pure: it runs inside the jitted loops."""
+    age = jax.random.randint(key, (batch_size,), 0, window.count)
+    row = storage.starts[(window.oldest + age) % storage.starts.shape[0]]
+    return Batch(
+        observation=storage.observations[row],
+        action=storage.actions[row],
+        reward=storage.rewards[row],
+        terminal=storage.terminals[row],
+        next_observation=storage.observations[(row + 1) % storage.observations.shape[0]],
+    )
+
+
+class _Block(NamedTuple):
+    """Up to `_BLOCK` rows of an episode, padded."""
+
+    observations: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    terminals: np.ndarray
+    rows: int  # how many of them are real
+    steps: int  # how many of those start a transition
+
+
+def _block(episode: Episode, begin: int) -> _Block:
+    def padded(array: np.ndarray) -> np.ndarray:
+        part = array[begin : begin + _BLOCK]
+        return np.pad(part, [(0, _BLOCK - len(part))] + [(0, 0)] * (array.ndim - 1))
+
+    terminals = np.zeros(len(episode), bool)
+    terminals[-1] = episode.terminated
+    return _Block(
+        padded(episode.observations),
+        padded(episode.actions),
+        padded(episode.rewards),
+        padded(terminals),
+        rows=min(len(episode) + 1 - begin, _BLOCK),
+        steps=min(len(episode) - begin, _BLOCK),
+    )
+
+
+@partial(jax.jit, donate_argnums=0)
+def _write(storage: Storage, block: _Block, first_row: int, first_start: int) -> Storage:
+    offset = jnp.arange(_BLOCK)
+    rows, capacity = storage.observations.shape[0], storage.starts.shape[0]
+    row = (first_row + offset) % rows
+    # What is padding is sent out of bounds, where a scatter drops it.
+    any_row = jnp.where(offset < block.rows, row, rows)
+    step_row = jnp.where(offset < block.steps, row, rows)
+    start = jnp.where(offset < block.steps, (first_start + offset) % capacity, capacity)
+    return Storage(
+        observations=storage.observations.at[any_row].set(block.observations, mode="drop"),
+        actions=storage.actions.at[step_row].set(block.actions, mode="drop"),
+        rewards=storage.rewards.at[step_row].set(block.rewards, mode="drop"),
+        terminals=storage.terminals.at[step_row].set(block.terminals, mode="drop"),
+        starts=storage.starts.at[start].set(row.astype(jnp.int32), mode="drop"),
+    )

@@ -1,0 +1,88 @@
+"""One episode as a pure function of (environment, policy, seed): what a worker runs, here or anywhere."""
+
+import math
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from arac import streams
+from arac.errors import EnvironmentFailure
+
+Acting: TypeAlias = Literal["random", "explore", "mode"]
+
+
+class Task(NamedTuple):
+    """What to run. Two runs of the same task give the same episode, on whatever worker."""
+
+    policy: Any  # with NumPy leaves
+    acting: Acting
+    seed: int
+    stream: str
+    counters: tuple[int, ...]  # the first is the member, for messages
+    record: bool  # whether the transitions are wanted, or only return and length
+
+
+class Episode(NamedTuple):
+    """A whole episode. Without a record the three arrays are empty."""
+
+    observations: np.ndarray  # (steps + 1, obs), float32
+    actions: np.ndarray  # (steps, action), in [-1, 1]
+    rewards: np.ndarray  # (steps,)
+    terminated: bool  # else it was cut off by its time limit
+    total: float  # the undiscounted return
+    steps: int
+
+    def __len__(self) -> int:
+        return self.steps
+
+
+def run(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Episode:
+    """Plays one episode to its end.
+
+    Args:
+        env: a Gymnasium environment with flat observations and a time limit.
+        low: the lower bounds of its actions; the policy's [-1, 1] is stretched to them.
+        high: the upper bounds.
+        task: what to play.
+
+    Raises:
+        EnvironmentFailure: if an observation or a reward is not finite.
+    """
+    rng = streams.rng(task.seed, task.stream, *task.counters)
+    observation, _ = env.reset(seed=int(rng.integers(2**31)))
+    observations, actions, rewards = [_finite(observation, "observation", env, task, 0)], [], []
+    terminated = truncated = False
+    while not (terminated or truncated):
+        action = _choose(task, observations[-1], rng, len(low))
+        stretched = low + (action + 1) * 0.5 * (high - low)
+        observation, reward, terminated, truncated, _ = env.step(stretched.astype(env.action_space.dtype))
+        actions.append(action)
+        observations.append(_finite(observation, "observation", env, task, len(actions)))
+        rewards.append(float(_finite(reward, "reward", env, task, len(actions))))
+    kept = slice(None) if task.record else slice(0)
+    return Episode(
+        observations=np.array(observations[kept], np.float32),
+        actions=np.array(actions[kept], np.float32),
+        rewards=np.array(rewards[kept], np.float32),
+        terminated=bool(terminated),
+        total=math.fsum(rewards),
+        steps=len(rewards),
+    )
+
+
+def _choose(task: Task, observation: np.ndarray, rng: np.random.Generator, size: int) -> np.ndarray:
+    if task.acting == "random":
+        return rng.uniform(-1, 1, size).astype(np.float32)
+    if task.acting == "explore":
+        return task.policy.act(observation, rng.standard_normal(size, np.float32))
+    return task.policy.mode(observation)
+
+
+def _finite(value: Any, name: str, env: Any, task: Task, step: int) -> Any:
+    array = np.asarray(value, np.float32)
+    if not np.isfinite(array).all():
+        raise EnvironmentFailure(
+            f"{env.spec.id} gave a {name} that is not finite at step {step} of a {task.stream} episode "
+            f"(member {task.counters[0]}, seed {task.seed}, counters {task.counters})."
+        )
+    return array

@@ -1,0 +1,57 @@
+"""What algorithms ask for: episodes of a population, to learn from or to measure it."""
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from arac.population import to_numpy
+from arac.progress import Progress
+from arac.rollout.episode import Acting, Episode, Task
+
+
+class Pool(Protocol):
+    """Runs tasks anywhere; results come in the order of the tasks."""
+
+    def run(self, tasks: list[Task], progress: Progress) -> list[Episode]: ...
+
+
+class Rollouts:
+    """Builds the tasks of a generation; member, generation and episode number fix every random number in them."""
+
+    def __init__(self, pool: Pool, seed: int, progress: Progress) -> None:
+        self._pool = pool
+        self._seed = seed
+        self._progress = progress
+
+    def explore(self, population: Any, generation: int, *, random: bool) -> list[Episode]:
+        """One episode with noise for each member, or with uniformly random actions."""
+        acting: Acting = "random" if random else "explore"
+        return self._run("collect", population, 1, acting, "explore", generation, record=True)
+
+    def evaluate(
+        self, population: Any, generation: int, episodes: int, *, record: bool = False, stream: str = "evaluate"
+    ) -> list[list[Episode]]:
+        """`episodes` episodes without noise for each member."""
+        flat = self._run("evaluate", population, episodes, "mode", stream, generation, record=record)
+        return [flat[start : start + episodes] for start in range(0, len(flat), episodes)]
+
+    def _run(
+        self, phase: str, population: Any, episodes: int, acting: Acting, stream: str, generation: int, *, record: bool
+    ) -> list[Episode]:
+        policies = members(population)
+        tasks = [
+            Task(policy, acting, self._seed, stream, (member, generation, episode), record)
+            for member, policy in enumerate(policies)
+            for episode in range(episodes)
+        ]
+        with self._progress.phase(phase, len(tasks)):
+            return self._pool.run(tasks, self._progress)
+
+
+def members(population: Any) -> list[Any]:
+    """The members one by one, with NumPy leaves, as workers want them."""
+    import jax
+
+    arrays = to_numpy(population)
+    size = len(jax.tree.leaves(arrays)[0])
+    return [jax.tree.map(lambda leaf: np.ascontiguousarray(leaf[member]), arrays) for member in range(size)]  # noqa: B023

@@ -1,0 +1,172 @@
+"""The update loops: many mini-batches in one jitted call, at the machine's matrix-multiply rate.
+
+Episode lengths change every generation, so the number of updates is a traced number and each loop compiles once.
+Update i draws its mini-batch and noise from (key, i) alone: how a count is cut into calls changes nothing.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float
+
+from arac import replay
+from arac.critics import Critic
+from arac.losses import (
+    Archived,
+    Base,
+    actor_loss,
+    attraction_repulsion_loss,
+    critic_loss,
+)
+from arac.policies import FlowPolicy
+from arac.replay import Batch, Storage, Window
+
+OptimiserState: TypeAlias = Any
+
+
+class Rules(NamedTuple):
+    """The numbers that a compiled loop is made for."""
+
+    discount: float
+    tau: float
+    learning_rate: float
+    batch_size: int
+    ar_base: Base = "shared"
+    kl_clip: float | None = None
+
+
+class CriticLearner(NamedTuple):
+    critic: Critic
+    optimiser: OptimiserState
+
+
+class ActorLearner(NamedTuple):
+    """One actor, or a population of them with a leading axis."""
+
+    policy: FlowPolicy
+    optimiser: OptimiserState
+
+
+def adam(rules: Rules) -> optax.GradientTransformation:
+    return optax.adam(rules.learning_rate)
+
+
+def gradient_step(rules: Rules, parameters: Any, gradient: Any, optimiser: OptimiserState) -> tuple[Any, Any]:
+    """One step of Adam: the new parameters and the new optimiser state."""
+    change, optimiser = adam(rules).update(gradient, optimiser)
+    return optax.apply_updates(parameters, change), optimiser
+
+
+def critic_step(
+    rules: Rules,
+    learner: CriticLearner,
+    policy: FlowPolicy,
+    temperature: Float[Array, ""],
+    batch: Batch,
+    noise: Float[Array, "batch action"],
+) -> tuple[CriticLearner, Float[Array, ""]]:
+    """One mini-batch for the critic, and its loss."""
+    critic = learner.critic
+    loss, gradient = jax.value_and_grad(critic_loss)(
+        critic.online, critic, policy, temperature, batch, noise, rules.discount
+    )
+    online, optimiser = gradient_step(rules, critic.online, gradient, learner.optimiser)
+    return CriticLearner(critic.following(online, rules.tau), optimiser), loss
+
+
+def actor_step(
+    rules: Rules,
+    learner: ActorLearner,
+    critic: Critic,
+    temperature: Float[Array, ""],
+    archived: Archived | None,
+    observation: Float[Array, "batch obs"],
+    noise: Float[Array, "batch action"],
+) -> tuple[ActorLearner, "ActorMetrics"]:
+    """One mini-batch for one actor: Eq. 5 if it has archived policies to feel, else Eq. 2."""
+
+    def loss(policy: FlowPolicy) -> tuple[Float[Array, ""], ActorMetrics]:
+        total, log_prob = actor_loss(policy, critic.q, temperature, observation, noise)
+        if archived is None:
+            return total, ActorMetrics(total, log_prob, jnp.zeros(()))
+        ar, kl = attraction_repulsion_loss(
+            policy, archived, observation, noise, base=rules.ar_base, kl_clip=rules.kl_clip
+        )
+        return total + ar, ActorMetrics(total, log_prob, kl.mean())
+
+    gradient, metrics = jax.grad(loss, has_aux=True)(learner.policy)
+    return ActorLearner(*gradient_step(rules, learner.policy, gradient, learner.optimiser)), metrics
+
+
+class ActorMetrics(NamedTuple):
+    loss: Float[Array, ""]
+    log_prob: Float[Array, ""]
+    archive_kl: Float[Array, ""]
+
+
+@partial(jax.jit, static_argnames="rules")
+def critic_updates(
+    rules: Rules,
+    learner: CriticLearner,
+    policy: FlowPolicy,
+    temperature: float,
+    storage: Storage,
+    window: Window,
+    key: jax.Array,
+    start: int,
+    stop: int,
+) -> tuple[CriticLearner, Float[Array, ""]]:
+    """Updates `start` to `stop - 1` of the critic with one policy, and the sum of their losses."""
+
+    def update(i: int, carry: tuple[CriticLearner, Float[Array, ""]]) -> tuple[CriticLearner, Float[Array, ""]]:
+        learner, total = carry
+        batch, noise = draw(rules, storage, window, jax.random.fold_in(key, i))
+        learner, loss = critic_step(rules, learner, policy, jnp.float32(temperature), batch, noise)
+        return learner, total + loss
+
+    return jax.lax.fori_loop(start, stop, update, (learner, jnp.zeros(())))
+
+
+@partial(jax.jit, static_argnames="rules")
+def actor_updates(
+    rules: Rules,
+    learners: ActorLearner,
+    critic: Critic,
+    temperature: float,
+    archived: Archived | None,
+    storage: Storage,
+    window: Window,
+    keys: jax.Array,
+    start: int,
+    stop: int,
+) -> tuple[ActorLearner, ActorMetrics]:
+    """Updates `start` to `stop - 1` of several actors side by side, each on mini-batches of its own.
+
+    `archived` and `keys` have the actors' leading axis; without `archived` nothing of attraction and repulsion is
+    computed. The metrics are sums over the updates, one for each actor.
+    """
+
+    def one(learner: ActorLearner, archived: Archived | None, key: jax.Array) -> tuple[ActorLearner, ActorMetrics]:
+        batch, noise = draw(rules, storage, window, key)
+        return actor_step(rules, learner, critic, jnp.float32(temperature), archived, batch.observation, noise)
+
+    def update(i: int, carry: tuple[ActorLearner, ActorMetrics]) -> tuple[ActorLearner, ActorMetrics]:
+        learners, totals = carry
+        update_keys = jax.vmap(lambda key: jax.random.fold_in(key, i))(keys)
+        learners, metrics = jax.vmap(one)(learners, archived, update_keys)
+        return learners, jax.tree.map(jnp.add, totals, metrics)
+
+    zeros = jnp.zeros(keys.shape[0])
+    return jax.lax.fori_loop(start, stop, update, (learners, ActorMetrics(zeros, zeros, zeros)))
+
+
+def draw(
+    rules: Rules, storage: Storage, window: Window, key: jax.Array
+) -> tuple[Batch, Float[Array, "batch action"]]:
+    """A mini-batch, and standard normal noise for the actions of a policy on it."""
+    batch_key, noise_key = jax.random.split(key)
+    batch = replay.sample(storage, window, batch_key, rules.batch_size)
+    return batch, jax.random.normal(noise_key, batch.action.shape)
