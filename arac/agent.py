@@ -73,7 +73,7 @@ class Agent:
         self.description = description
         self.state: Any = description.algorithm.init(description.config, description.env, description.seed)
         self._replay: ReplayBuffer | None = None
-        self._acting: FlowPolicy | None = None
+        self._acting: Any = None
 
     @property
     def config(self) -> Any:
@@ -144,9 +144,7 @@ class Agent:
         try:
             with progress.heeding_signals(), LocalPool(self.env, self._workers()) as pool, display:
                 rollouts = Rollouts(pool, self.description.seed, progress)
-                context = Context(
-                    self.config, self.env, self.description.seed, target, self.replay, rollouts, progress
-                )
+                context = Context(self.config, self.env, self.description.seed, target, self.replay, rollouts, progress)
                 self.state, finished = training.train(self.algorithm, context, self.state, run, display, callback)
         finally:
             if run is not None:
@@ -158,7 +156,11 @@ class Agent:
         return (os.cpu_count() or 1) if self.config.workers == "auto" else self.config.workers
 
     def predict(
-        self, observation: np.ndarray, state: None = None, episode_start: None = None, deterministic: bool = False
+        self,
+        observation: np.ndarray,
+        state: None = None,
+        episode_start: None = None,
+        deterministic: bool = False,
     ) -> tuple[np.ndarray, None]:
         """The champion's action for one observation or a batch of them, in the environment's units.
 
@@ -169,9 +171,8 @@ class Agent:
             self._noise = np.random.default_rng(self.description.seed)
         observation = np.asarray(observation, np.float32)
         if observation.shape[-1:] != (self.env.observation_size,):
-            raise UserError(
-                f"predict got an observation of shape {observation.shape}; {self.env.id} has {self.env.observation_size} numbers."
-            )
+            size = self.env.observation_size
+            raise UserError(f"{self.env.id} has observations of {size} numbers; predict got {observation.shape}.")
         if deterministic:
             action = self._acting.mode(observation)
         else:
@@ -210,14 +211,15 @@ class Agent:
         path = Path(path)
         if path.is_dir():
             description, _ = runs.read(path)
-            agent = cls._from(description)
+            agent = cls.of(description)
             agent.state = checkpoint.load(path, agent.state, description.identity).state
             return agent
         try:
             with safe_open(path, framework="np") as file:
                 description = Description.from_table(json.loads(file.metadata()["arac"]))
-                agent = cls._from(description)
-                agent.state = checkpoint.from_arrays(agent.state, {name: file.get_tensor(name) for name in file.keys()})
+                agent = cls.of(description)
+                names = file.keys()
+                agent.state = checkpoint.from_arrays(agent.state, {name: file.get_tensor(name) for name in names})
         except FileNotFoundError:
             raise UserError(f"There is no file {path}.") from None
         except (SafetensorError, OSError, KeyError, TypeError, json.JSONDecodeError) as error:
@@ -225,9 +227,16 @@ class Agent:
         return agent
 
     @classmethod
-    def _from(cls, description: Description) -> Self:
+    def of(cls, description: Description) -> Self:
+        """A fresh agent for a run that is described elsewhere.
+
+        Raises:
+            UserError: if the description is of another algorithm.
+        """
         if description.algorithm is not cls.algorithm:
-            raise UserError(f"This is a {description.algorithm.name} run; load it with arac.load or {description.algorithm.name.upper()}.")
+            raise UserError(
+                f"This holds {description.algorithm.name}, not {cls.algorithm.name}; arac.load loads either."
+            )
         agent = cls.__new__(cls)
         agent._set_up(description)
         return agent

@@ -6,7 +6,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from arac.policies import FlowPolicy
 from arac.population import put, take
@@ -69,18 +68,20 @@ def two_means(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     cuts = np.flatnonzero(np.diff(ordered) > 0) + 1
     if len(cuts) == 0:
         return order, order[:0]
-    spread = [((ordered[:c] - ordered[:c].mean()) ** 2).sum() + ((ordered[c:] - ordered[c:].mean()) ** 2).sum() for c in cuts]
-    cut = cuts[int(np.argmin(spread))]
+
+    def spread(part: np.ndarray) -> float:
+        return float(((part - part.mean()) ** 2).sum())
+
+    cut = min(cuts, key=lambda c: spread(ordered[:c]) + spread(ordered[c:]))
     return order[:cut], order[cut:]
 
 
-def betas(fitness: Float[Array, " n"], strategy: Strategy) -> np.ndarray:
+def betas(fitness: np.ndarray, strategy: Strategy) -> np.ndarray:
     """The coefficients of sampled policies: above 0 repels, below 0 attracts.
 
     Proactive, `1 - 2x` (Eq. 8 with its bracket where the text wants it: docs/deviations.md); reactive, `1 - x` (Eq. 9).
     Where all are equally fit nothing tells good from bad: proactive neither pulls nor pushes, reactive pushes.
     """
-    fitness = np.asarray(fitness, float)
     span = np.ptp(fitness)
     if span == 0:
         return np.full(len(fitness), 0.0 if strategy == "proactive" else 1.0)

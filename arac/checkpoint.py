@@ -68,9 +68,7 @@ def _as(leaf: Any, array: np.ndarray, name: str) -> Any:
     return jnp.asarray(array) if isinstance(leaf, jax.Array) else array
 
 
-def save(
-    folder: Path, state: Any, replay: ReplayBuffer, mark: Mark, metrics: dict[str, int], identity: str
-) -> None:
+def save(folder: Path, state: Any, replay: ReplayBuffer, mark: Mark, metrics: dict[str, int], identity: str) -> None:
     """Writes a checkpoint of `state` with the replay as it was at `mark`.
 
     Args:
@@ -115,7 +113,7 @@ def load(folder: Path, template: State, identity: str) -> Loaded:
     Raises:
         UserError: if there is none.
     """
-    skipped = []
+    skipped: list[str] = []
     for path in reversed(list_checkpoints(folder)):
         try:
             manifest = _manifest(path)
@@ -212,9 +210,7 @@ def _prune(folder: Path) -> None:
     checkpoints = list_checkpoints(folder)
     for path in checkpoints[:-KEPT]:
         shutil.rmtree(path)
-    needed = {
-        segment["file"] for path in checkpoints[-KEPT:] for segment in _manifest(path)["replay"]["segments"]
-    }
+    needed = {segment["file"] for path in checkpoints[-KEPT:] for segment in _manifest(path)["replay"]["segments"]}
     for path in (folder / "replay").glob("*"):
         if path.name not in needed:
             path.unlink()

@@ -106,7 +106,8 @@ class ARACConfig(Config):
         super().__post_init__()
         if self.elites > self.population_size:
             raise UserError(
-                f"elites ({self.elites}) must not exceed population_size ({self.population_size}); lower one or raise the other."
+                f"elites ({self.elites}) must not exceed population_size ({self.population_size}): "
+                "lower the one or raise the other."
             )
 
 
@@ -147,7 +148,9 @@ def configured(
     fields = [field.name for field in dataclasses.fields(kind)]
     for name in overrides:
         if name not in fields:
-            raise UserError(f"{kind.__name__.removesuffix('Config')} has no setting {name!r}.{suggestion(name, fields)}")
+            raise UserError(
+                f"{kind.__name__.removesuffix('Config')} has no setting {name!r}.{suggestion(name, fields)}"
+            )
     row = paper_table().get(task_name(env_id)) if preset else None
     chosen = {name: row[name] for name in kind.preset_fields} if row else {}
     return kind(**{**chosen, **overrides}), task_name(env_id) if chosen else None

@@ -1,6 +1,6 @@
 """Critics: twin Q with a state value (SAC v1, the paper's), or twin Q alone (SAC v2)."""
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 import equinox as eqx
 import jax
@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 from arac.networks import MLP
 from arac.population import over_members
 
+Network = TypeVar("Network", bound=eqx.Module)
 CriticKind: TypeAlias = Literal["value", "twin"]
 
 
@@ -75,6 +76,6 @@ def init_critic(
     return ValueCritic(QAndValue(q, value), value)
 
 
-def moved(target: MLP | TwinQ, online: MLP | TwinQ, tau: float) -> MLP | TwinQ:
+def moved(target: Network, online: Network, tau: float) -> Network:
     """The soft target update: tau of the way from `target` to `online`."""
     return jax.tree.map(lambda slow, fast: slow + tau * (fast - slow), target, online)

@@ -158,7 +158,12 @@ class Panel:
     def _render(self) -> RenderableType:
         head = Text(self._title, style="bold")
         bar = ProgressBar(total=self._pace.total_steps, completed=self._pace.env_steps, width=60)
-        rows: list[RenderableType] = [head, bar, Text(str(self._pace)), Text(phase_text(self._progress), style="cyan")]
+        rows: list[RenderableType] = [
+            head,
+            bar,
+            Text(str(self._pace)),
+            Text(phase_text(self._progress), style="cyan"),
+        ]
         if self._latest is not None:
             rows += [self._members(self._latest), Text(self._summary(self._latest), style="dim")]
         return Group(*rows)
@@ -187,9 +192,7 @@ class Panel:
         return " · ".join(parts)
 
 
-def choose(
-    progress: Progress, pace: Pace, title: str, archive_capacity: int | None, *, show: bool
-) -> Display:
+def choose(progress: Progress, pace: Pace, title: str, archive_capacity: int | None, *, show: bool) -> Display:
     """The display that fits where the output goes."""
     if not show:
         return Silent()

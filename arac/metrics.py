@@ -40,7 +40,11 @@ class Metrics:
     def timing(self, env_steps: int, generation: int, seconds: dict[str, float]) -> None:
         """What the phases cost since the run was started or resumed."""
         phases = {name: round(spent, 3) for name, spent in seconds.items()}
-        row = {"env_steps": env_steps, "generation": generation, "seconds": round(time.time() - self._began, 3)}
+        row = {
+            "env_steps": env_steps,
+            "generation": generation,
+            "seconds": round(time.time() - self._began, 3),
+        }
         self._append("timings.jsonl", json.dumps({**row, "phases": phases}) + "\n")
 
     def sizes(self) -> dict[str, int]:
@@ -95,7 +99,10 @@ def _episode_lines(evaluation: Evaluation) -> str:
 def _scalars(row: dict[str, Any]) -> dict[str, float]:
     scalars = {f"train/{name}": value for name, value in row.items() if name.endswith(("loss", "entropy", "kl"))}
     scalars |= {f"fitness/member_{member}": value for member, value in enumerate(row["fitness"])}
-    scalars |= {"eval/champion_return": row["champion_return"], "population/archive_size": row["archive_size"]}
+    scalars |= {
+        "eval/champion_return": row["champion_return"],
+        "population/archive_size": row["archive_size"],
+    }
     if row["diversity"]["mean_kl"] is not None:
         scalars["population/mean_kl"] = row["diversity"]["mean_kl"]
     return scalars

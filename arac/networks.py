@@ -4,6 +4,7 @@ It is written against the array API, so one definition serves JAX in the jitted 
 workers, where a call for a single observation costs a fraction of a jitted one.
 """
 
+from itertools import pairwise
 from typing import Any
 
 import equinox as eqx
@@ -30,7 +31,7 @@ class MLP(eqx.Module):
     def init(key: jax.Array, sizes: tuple[int, ...]) -> "MLP":
         """Uniform in ±1/sqrt(fan in), for weights and biases alike, as PyTorch's layers start."""
         weights, biases = [], []
-        for layer, (fan_in, fan_out) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+        for layer, (fan_in, fan_out) in enumerate(pairwise(sizes)):
             weight_key, bias_key = jax.random.split(jax.random.fold_in(key, layer))
             bound = fan_in**-0.5
             weights.append(jax.random.uniform(weight_key, (fan_in, fan_out), minval=-bound, maxval=bound))

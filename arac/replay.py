@@ -41,11 +41,12 @@ class Batch(NamedTuple):
     next_observation: Float[Array, "batch obs"]
 
 
-class Window(NamedTuple):
-    """Which transitions can be sampled: positions `oldest`, …, `oldest + count - 1` of the ring of starts."""
+class Contents(NamedTuple):
+    """What can be sampled: the transitions at positions `oldest`, …, `oldest + size - 1` of the ring of starts."""
 
+    storage: Storage
     oldest: int
-    count: int
+    size: int
 
 
 class Mark(NamedTuple):
@@ -81,8 +82,8 @@ class ReplayBuffer:
         return self._count
 
     @property
-    def window(self) -> Window:
-        return Window(self._oldest_start, self._count)
+    def contents(self) -> Contents:
+        return Contents(self.storage, self._oldest_start, self._count)
 
     @property
     def mark(self) -> Mark:
@@ -135,10 +136,11 @@ def replay_bytes(capacity: int, observation_size: int, action_size: int) -> int:
     return row_count(capacity) * row + 4 * capacity
 
 
-def sample(storage: Storage, window: Window, key: jax.Array, batch_size: int) -> Batch:
-    """Uniform over the window, with replacement. Pure: it runs inside the jitted loops."""
-    age = jax.random.randint(key, (batch_size,), 0, window.count)
-    row = storage.starts[(window.oldest + age) % storage.starts.shape[0]]
+def sample(contents: Contents, key: jax.Array, batch_size: int) -> Batch:
+    """Uniform over all transitions, with replacement. Pure: it runs inside the jitted loops."""
+    storage = contents.storage
+    position = contents.oldest + jax.random.randint(key, (batch_size,), 0, contents.size)
+    row = storage.starts[position % storage.starts.shape[0]]
     return Batch(
         observation=storage.observations[row],
         action=storage.actions[row],

@@ -63,7 +63,9 @@ class Description:
         environment = table["environment"]
         algorithm = algorithms.find(table["algorithm"])
         spec = envs.check(
-            environment["id"], max_episode_steps=environment["max_episode_steps"], kwargs=environment["kwargs"]
+            environment["id"],
+            max_episode_steps=environment["max_episode_steps"],
+            kwargs=environment["kwargs"],
         )
         config, _ = configured(algorithm.config, spec.id, table["config"], preset=False)
         preset = None if table["preset"] == "none" else table["preset"]

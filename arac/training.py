@@ -18,7 +18,12 @@ Callback: TypeAlias = Callable[[Any, Evaluation | None], bool | None]
 
 
 def train(
-    algorithm: Algorithm, context: Context, state: Any, run: Run | None, display: Display, callback: Callback | None
+    algorithm: Algorithm,
+    context: Context,
+    state: Any,
+    run: Run | None,
+    display: Display,
+    callback: Callback | None,
 ) -> tuple[Any, bool]:
     """Generations until `context.total_steps`. The last state, and whether the run came to its end.
 

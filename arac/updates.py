@@ -22,7 +22,7 @@ from arac.losses import (
     critic_loss,
 )
 from arac.policies import FlowPolicy
-from arac.replay import Batch, Storage, Window
+from arac.replay import Batch, Contents
 
 OptimiserState: TypeAlias = Any
 
@@ -113,8 +113,7 @@ def critic_updates(
     learner: CriticLearner,
     policy: FlowPolicy,
     temperature: float,
-    storage: Storage,
-    window: Window,
+    contents: Contents,
     key: jax.Array,
     start: int,
     stop: int,
@@ -123,7 +122,7 @@ def critic_updates(
 
     def update(i: int, carry: tuple[CriticLearner, Float[Array, ""]]) -> tuple[CriticLearner, Float[Array, ""]]:
         learner, total = carry
-        batch, noise = draw(rules, storage, window, jax.random.fold_in(key, i))
+        batch, noise = draw(rules, contents, jax.random.fold_in(key, i))
         learner, loss = critic_step(rules, learner, policy, jnp.float32(temperature), batch, noise)
         return learner, total + loss
 
@@ -137,8 +136,7 @@ def actor_updates(
     critic: Critic,
     temperature: float,
     archived: Archived | None,
-    storage: Storage,
-    window: Window,
+    contents: Contents,
     keys: jax.Array,
     start: int,
     stop: int,
@@ -150,7 +148,7 @@ def actor_updates(
     """
 
     def one(learner: ActorLearner, archived: Archived | None, key: jax.Array) -> tuple[ActorLearner, ActorMetrics]:
-        batch, noise = draw(rules, storage, window, key)
+        batch, noise = draw(rules, contents, key)
         return actor_step(rules, learner, critic, jnp.float32(temperature), archived, batch.observation, noise)
 
     def update(i: int, carry: tuple[ActorLearner, ActorMetrics]) -> tuple[ActorLearner, ActorMetrics]:
@@ -163,10 +161,8 @@ def actor_updates(
     return jax.lax.fori_loop(start, stop, update, (learners, ActorMetrics(zeros, zeros, zeros)))
 
 
-def draw(
-    rules: Rules, storage: Storage, window: Window, key: jax.Array
-) -> tuple[Batch, Float[Array, "batch action"]]:
+def draw(rules: Rules, contents: Contents, key: jax.Array) -> tuple[Batch, Float[Array, "batch action"]]:
     """A mini-batch, and standard normal noise for the actions of a policy on it."""
     batch_key, noise_key = jax.random.split(key)
-    batch = replay.sample(storage, window, batch_key, rules.batch_size)
+    batch = replay.sample(contents, batch_key, rules.batch_size)
     return batch, jax.random.normal(noise_key, batch.action.shape)

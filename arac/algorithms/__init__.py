@@ -36,5 +36,7 @@ def find(name: str) -> Algorithm:
         UserError: if there is none.
     """
     if name not in ALGORITHMS:
-        raise UserError(f"There is no algorithm {name!r}.{suggestion(name, ALGORITHMS)} Known: {', '.join(ALGORITHMS)}.")
+        raise UserError(
+            f"There is no algorithm {name!r}.{suggestion(name, ALGORITHMS)} Known: {', '.join(ALGORITHMS)}."
+        )
     return ALGORITHMS[name]

@@ -8,7 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from arac import streams
-from arac.algorithms.shared import Context, Evaluation, evaluate, evaluation_due, learning_steps, measure, rules
+from arac.algorithms.shared import (
+    Context,
+    Evaluation,
+    evaluate,
+    evaluation_due,
+    learning_steps,
+    measure,
+    rules,
+)
 from arac.archive import Archive, betas
 from arac.config import ARACConfig
 from arac.critics import init_critic
@@ -44,12 +52,21 @@ def init(config: ARACConfig, env: EnvSpec, seed: int) -> State:
 
     def init_policy(key: jax.Array) -> FlowPolicy:
         return FlowPolicy.init(
-            key, env.observation_size, env.action_size, hidden=(config.hidden_size,), flows=config.flows, sigma=sigma
+            key,
+            env.observation_size,
+            env.action_size,
+            hidden=(config.hidden_size,),
+            flows=config.flows,
+            sigma=sigma,
         )
 
     population = over_members(init_policy, streams.key(seed, "population"), config.population_size)
     critic = init_critic(
-        streams.key(seed, "critic-init"), config.critic, env.observation_size, env.action_size, (config.hidden_size,) * 2
+        streams.key(seed, "critic-init"),
+        config.critic,
+        env.observation_size,
+        env.action_size,
+        (config.hidden_size,) * 2,
     )
     optimiser = adam(rules(config))
     return State(
@@ -87,9 +104,15 @@ def generation(context: Context, state: State) -> tuple[State, Evaluation | None
     archive_rng = streams.rng(context.seed, "archive", state.generation)
     archive = state.archive.add(learned.population, fitness, archive_rng)
     row = measure(
-        context, learned.population, evaluations, env_steps=env_steps, generation=learned.generation, elites=elites,
-        archive_size=archive.size, losses={"critic_loss": critic_loss, **actor_losses},
-    )  # fmt: skip
+        context,
+        learned.population,
+        evaluations,
+        env_steps=env_steps,
+        generation=learned.generation,
+        elites=elites,
+        archive_size=archive.size,
+        losses={"critic_loss": critic_loss, **actor_losses},
+    )
     return replace(learned, elites=elites, fitness=fitness, archive=archive), row
 
 
@@ -103,9 +126,15 @@ def update_critic(context: Context, state: State, before: int, after: int) -> tu
         for start, stop in context.progress.chunks("critic", count):
             learner, loss = jax.block_until_ready(
                 critic_updates(
-                    rules(context.config), learner, policy, context.config.temperature,
-                    context.replay.storage, context.replay.window, key, start, stop,
-                )  # fmt: skip
+                    rules(context.config),
+                    learner,
+                    policy,
+                    context.config.temperature,
+                    context.replay.contents,
+                    key,
+                    start,
+                    stop,
+                )
             )
             total += float(loss)
     return learner, total / max(after - before, 1)
@@ -132,15 +161,26 @@ def update_actors(
         for start, stop in context.progress.chunks("actors", count):
             learners, metrics = jax.block_until_ready(
                 actor_updates(
-                    rules(config), learners, critic.critic, config.temperature, archived,
-                    context.replay.storage, context.replay.window, keys[members], start, stop,
-                )  # fmt: skip
+                    rules(config),
+                    learners,
+                    critic.critic,
+                    config.temperature,
+                    archived,
+                    context.replay.contents,
+                    keys[members],
+                    start,
+                    stop,
+                )
             )
             sums["actor_loss"] += float(metrics.loss.sum())
             sums["entropy"] -= float(metrics.log_prob.sum())
             sums["archive_kl"] += float(metrics.archive_kl.sum())
         actors = put(actors, members, learners)
-    weights = {"actor_loss": config.population_size, "entropy": config.population_size, "archive_kl": config.elites}
+    weights = {
+        "actor_loss": config.population_size,
+        "entropy": config.population_size,
+        "archive_kl": config.elites,
+    }
     return actors, {name: total / max(count * weights[name], 1) for name, total in sums.items()}
 
 

@@ -11,14 +11,22 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from arac import streams
-from arac.algorithms.shared import Context, Evaluation, evaluate, evaluation_due, learning_steps, measure, rules
+from arac.algorithms.shared import (
+    Context,
+    Evaluation,
+    evaluate,
+    evaluation_due,
+    learning_steps,
+    measure,
+    rules,
+)
 from arac.config import SACConfig, SACNFConfig
 from arac.critics import init_critic
 from arac.envs import EnvSpec
 from arac.losses import temperature_loss
 from arac.policies import FlowPolicy
 from arac.population import stack
-from arac.replay import Storage, Window
+from arac.replay import Contents
 from arac.updates import (
     ActorLearner,
     CriticLearner,
@@ -68,9 +76,7 @@ def init(config: SACConfig | SACNFConfig, env: EnvSpec, seed: int) -> State:
         )
     else:
         policy = FlowPolicy.init(key, env.observation_size, env.action_size, hidden=hidden, flows=0, sigma=None)
-    critic = init_critic(
-        streams.key(seed, "critic-init"), config.critic, env.observation_size, env.action_size, hidden
-    )
+    critic = init_critic(streams.key(seed, "critic-init"), config.critic, env.observation_size, env.action_size, hidden)
     optimiser = adam(rules(config))
     temperature = 1.0 if config.temperature == "auto" else max(config.temperature, 1e-30)  # the log of 0 is not finite
     log_temperature = jnp.log(jnp.float32(temperature))
@@ -103,9 +109,15 @@ def generation(context: Context, state: State) -> tuple[State, Evaluation | None
 
     evaluations, fitness = evaluate(context, learned.population, state.generation)
     row = measure(
-        context, learned.population, evaluations, env_steps=env_steps, generation=learned.generation,
-        elites=np.array([0]), archive_size=0, losses=losses,
-    )  # fmt: skip
+        context,
+        learned.population,
+        evaluations,
+        env_steps=env_steps,
+        generation=learned.generation,
+        elites=np.array([0]),
+        archive_size=0,
+        losses=losses,
+    )
     return replace(learned, fitness=fitness), row
 
 
@@ -117,9 +129,14 @@ def update(context: Context, state: State, count: int) -> tuple[Learner, dict[st
     for start, stop in context.progress.chunks("update", count):
         learner, losses = jax.block_until_ready(
             sac_updates(
-                rules(context.config), target_entropy, learner,
-                context.replay.storage, context.replay.window, key, start, stop,
-            )  # fmt: skip
+                rules(context.config),
+                target_entropy,
+                learner,
+                context.replay.contents,
+                key,
+                start,
+                stop,
+            )
         )
         sums = Losses(*(total + float(part) for total, part in zip(sums, losses, strict=True)))
     return learner, {name: total / max(count, 1) for name, total in sums._asdict().items()}
@@ -139,8 +156,7 @@ def sac_updates(
     rules: Rules,
     target_entropy: float | None,
     learner: Learner,
-    storage: Storage,
-    window: Window,
+    contents: Contents,
     key: jax.Array,
     start: int,
     stop: int,
@@ -150,7 +166,7 @@ def sac_updates(
     def one(i: int, carry: tuple[Learner, Losses]) -> tuple[Learner, Losses]:
         learner, sums = carry
         critic_key, actor_key = jax.random.split(jax.random.fold_in(key, i))
-        batch, noise = draw(rules, storage, window, critic_key)
+        batch, noise = draw(rules, contents, critic_key)
         temperature = jnp.exp(learner.log_temperature)
         critic, critic_loss = critic_step(rules, learner.critic, learner.actor.policy, temperature, batch, noise)
         actor_noise = jax.random.normal(actor_key, noise.shape)

@@ -70,9 +70,7 @@ def evaluation_due(context: Context, before: int, after: int) -> bool:
     return interval == 0 or after // interval > before // interval or after >= context.total_steps
 
 
-def evaluate(
-    context: Context, population: FlowPolicy, generation: int
-) -> tuple[list[list[Episode]], np.ndarray]:
+def evaluate(context: Context, population: FlowPolicy, generation: int) -> tuple[list[list[Episode]], np.ndarray]:
     """Episodes without noise for every member, and the members' fitness: the mean return."""
     store = context.config.store_evaluation
     episodes = context.rollouts.evaluate(population, generation, context.config.eval_episodes, record=store)
@@ -95,9 +93,10 @@ def measure(
     """The row of an evaluation, with the divergences between members on states from replay."""
     returns = np.array([[episode.total for episode in of_member] for of_member in episodes])
     batch, noise = draw(
-        rules(context.config), context.replay.storage, context.replay.window,
+        rules(context.config),
+        context.replay.contents,
         streams.key(context.seed, "diversity", generation),
-    )  # fmt: skip
+    )
     return Evaluation(
         env_steps=env_steps,
         generation=generation,

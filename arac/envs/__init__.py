@@ -2,10 +2,13 @@
 
 import difflib
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium
+import mujoco
 import numpy as np
 from gymnasium.spaces import Box
 
@@ -65,8 +68,7 @@ def make(spec: EnvSpec) -> gymnasium.Env:
 
 def _make(env_id: str, max_episode_steps: int | None, kwargs: dict[str, Any]) -> gymnasium.Env:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # such as "a newer version of this environment exists"
+        with _without_warnings():
             env = gymnasium.make(env_id, max_episode_steps=max_episode_steps, disable_env_checker=True, **kwargs)
     except gymnasium.error.UnregisteredEnv:
         raise UserError(f"There is no environment {env_id!r}.{suggestion(env_id, gymnasium.registry)}") from None
@@ -76,6 +78,19 @@ def _make(env_id: str, max_episode_steps: int | None, kwargs: dict[str, Any]) ->
     if flat_box or isinstance(env.observation_space, gymnasium.spaces.Discrete):
         return env
     return gymnasium.wrappers.FlattenObservation(env)
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Hushes Gymnasium's notes on newer versions, and MuJoCo's on its own models, which it also writes to a file."""
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda _: None)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        mujoco.set_mju_user_warning(before)
 
 
 def suggestion(name: str, known: Any) -> str:

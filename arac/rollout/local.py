@@ -6,6 +6,7 @@ import subprocess
 import sys
 from multiprocessing.connection import Connection, wait
 from types import TracebackType
+from typing import cast
 
 from arac.envs import EnvSpec, make
 from arac.errors import EnvironmentFailure
@@ -13,9 +14,7 @@ from arac.progress import Progress
 from arac.rollout import episode
 from arac.rollout.episode import Episode, Task
 
-_ONE_THREAD = {
-    name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-}
+_THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
 class LocalPool:
@@ -65,8 +64,8 @@ class LocalPool:
             hand_out(pipe)
         while playing:
             progress.check()
-            for pipe in wait(list(playing), timeout=0.2):
-                assert isinstance(pipe, Connection)
+            for ready in wait(list(playing), timeout=0.2):
+                pipe = cast(Connection, ready)
                 results[playing.pop(pipe)] = _receive(pipe)
                 hand_out(pipe)
                 progress.advance()
@@ -88,7 +87,12 @@ def _start_worker(spec: EnvSpec) -> tuple[subprocess.Popen[bytes], Connection]:
     process = subprocess.Popen(
         [sys.executable, "-m", "arac.rollout.worker", str(there.fileno())],
         pass_fds=[there.fileno()],
-        env={**os.environ, **_ONE_THREAD, "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        env={
+            **os.environ,
+            **dict.fromkeys(_THREAD_SETTINGS, "1"),
+            "JAX_PLATFORMS": "cpu",
+            "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+        },
     )
     there.close()
     pipe = Connection(here.detach())

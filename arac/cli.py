@@ -1,0 +1,293 @@
+"""The command: `arac train | resume | evaluate | list`."""
+
+import contextlib
+import io
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+# JAX tells of devices that are not there; a user of the command has not asked.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import tyro
+
+from arac.errors import EnvironmentFailure, UserError
+
+ConfigT = TypeVar("ConfigT")
+ArgsT = TypeVar("ArgsT")
+
+USAGE = """\
+usage: arac COMMAND [...]
+
+  train ENV        train ARAC, or --algo another, on a Gymnasium environment
+  resume RUN       go on with a run that was stopped or killed, exactly where it was
+  evaluate RUN     play fresh episodes with the champion of a run
+  list algos|envs  what there is to train, and on what
+
+`arac COMMAND --help` explains each.  arac --version prints the version."""
+
+
+@dataclass(frozen=True)
+class TrainArgs(Generic[ConfigT]):
+    """Train an agent on a Gymnasium environment.
+
+    Its settings start from the paper's parameters for that task, where the paper has some: the defaults shown
+    below are those of the ENV and --algo given.
+    """
+
+    env: tyro.conf.Positional[str]
+    """Gymnasium id, such as Hopper-v5."""
+    config: tyro.conf.OmitArgPrefixes[ConfigT]
+    algo: str = "arac"
+    """Which system: `arac list algos` shows them."""
+    steps: int = 1_000_000
+    """Environment steps to train for."""
+    seed: int = 0
+    """Fixes every random number of the run."""
+    run_dir: Path | None = None
+    """A new folder for the run; by default one below runs/, named after task, system and seed."""
+    preset: Literal["paper", "none"] = "paper"
+    """paper: start from the paper's parameters for this task; none: from plain defaults."""
+    max_episode_steps: int | None = None
+    """A time limit per episode; needed where the environment has none."""
+
+
+@dataclass(frozen=True)
+class ResumeArgs:
+    """Go on with a run, from its newest whole checkpoint, as if it had never stopped."""
+
+    run: tyro.conf.Positional[Path]
+    """The run's folder."""
+    steps: int | None = None
+    """A new total of environment steps, if it should go further than it was started for."""
+
+
+@dataclass(frozen=True)
+class EvaluateArgs:
+    """Play episodes without noise with the champion of a run, on seeds that training never used."""
+
+    run: tyro.conf.Positional[Path]
+    """The run's folder, or a file that an agent was saved to."""
+    episodes: int = 100
+    """How many."""
+    seed: int = 0
+    """Another number gives other episodes."""
+
+
+@dataclass(frozen=True)
+class ListArgs:
+    """Show what there is."""
+
+    what: tyro.conf.Positional[Literal["algos", "envs"]]
+    """algos: the systems; envs: the tasks that have a preset."""
+
+
+def train(argv: list[str]) -> None:
+    from arac import config, runs
+    from arac.agent import AGENTS
+    from arac.algorithms import find
+    from arac.training import check_run
+
+    algorithm = find(_peek(argv, "--algo") or "arac")
+    use_preset = _peek(argv, "--preset") != "none"
+
+    def parse(env_id: str) -> TrainArgs[Any]:
+        defaults, _ = config.configured(algorithm.config, env_id, {}, preset=use_preset)
+        start = TrainArgs(env_id or tyro.MISSING, defaults, algorithm.name, steps=config.default_steps(env_id))
+        return _parse(TrainArgs[algorithm.config], "train", argv, start)
+
+    env_id = argv[0] if argv and not argv[0].startswith("-") else ""
+    args = parse(env_id)
+    if args.env != env_id:  # it stands behind some flag: once more, with the defaults of its task
+        args = parse(args.env)
+    agent = AGENTS[algorithm.name](
+        args.env,
+        seed=args.seed,
+        preset=use_preset,
+        max_episode_steps=args.max_episode_steps,
+        **asdict(args.config),
+    )
+    check_run(agent.config, args.steps, agent.env.max_episode_steps)
+    name = f"{re.sub(r'[/:]', '_', args.env)}-{algorithm.name}-seed{args.seed}"
+    folder = args.run_dir or runs.fresh_folder(Path("runs"), name)
+    runs.check_free(folder)
+    _say_what_starts(agent, args.steps, folder)
+    _run(folder, lambda: agent.learn(args.steps, run_dir=folder, progress_bar=True))
+    _say_what_came_out(agent, folder)
+
+
+def resume(argv: list[str]) -> None:
+    from arac import checkpoint, runs
+    from arac.agent import AGENTS
+    from arac.training import check_run
+
+    args = _parse(ResumeArgs, "resume", argv)
+    description, steps = runs.read(args.run)
+    target = steps if args.steps is None else args.steps
+    if target < steps:
+        raise UserError(f"--steps may only grow: the run was started for {steps:,}, got {target:,}.")
+    check_run(description.config, target, description.env.max_episode_steps)
+    agent = AGENTS[description.algorithm.name].of(description)
+    reached = [int(path.name) for path in checkpoint.list_checkpoints(args.run)]
+    if reached and reached[-1] >= target:
+        print(f"{args.run} is already at {reached[-1]:,} steps; --steps sets a higher goal.")
+        return
+    run = runs.Run.open(args.run, description)
+    if target > steps:
+        runs.write_config(args.run, description, target)
+    print(f"{agent.algorithm.title} on {agent.env.id} goes on in {args.run}, up to {target:,} steps")
+
+    def go_on() -> None:
+        for skipped in agent.resume(run, target, progress_bar=True):
+            print(f"skipped {skipped}")
+
+    _run(args.run, go_on)
+    _say_what_came_out(agent, args.run)
+
+
+def evaluate(argv: list[str]) -> None:
+    from arac.agent import load
+
+    args = _parse(EvaluateArgs, "evaluate", argv)
+    agent = load(args.run)
+    score = agent.evaluate(args.episodes, seed=args.seed)
+    print(f"{agent.algorithm.title} on {agent.env.id}, trained for {agent.state.env_steps:,} steps")
+    print(f"champion over {args.episodes} fresh episodes: {score.mean:,.1f} ± {score.std:,.1f}")
+    low, high = score.returns.min(), score.returns.max()
+    print(f"lowest {low:,.1f}, highest {high:,.1f}, mean length {score.lengths.mean():,.0f}")
+
+
+def list_things(argv: list[str]) -> None:
+    from arac.algorithms import ALGORITHMS
+    from arac.config import paper_table
+
+    args = _parse(ListArgs, "list", argv)
+    if args.what == "algos":
+        for algorithm in ALGORITHMS.values():
+            print(f"{algorithm.name:10}{algorithm.title}")
+        return
+    print(f"{'task':18}{'steps':>10}  the paper's parameters (any other Gymnasium environment gets plain defaults)")
+    for name, row in paper_table().items():
+        settings = ", ".join(f"{key} {value}" for key, value in row.items() if key != "steps")
+        print(f"{name:18}{row['steps']:>10,}  {settings}")
+
+
+COMMANDS: dict[str, Callable[[list[str]], None]] = {
+    "train": train,
+    "resume": resume,
+    "evaluate": evaluate,
+    "list": list_things,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command and gives its exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _dispatch(words)
+    except UserError as error:
+        print(f"arac: {error}", file=sys.stderr)
+        return 2
+    except EnvironmentFailure as error:
+        print(f"arac: {error}", file=sys.stderr)
+        return 3
+    except KeyboardInterrupt:
+        return 130
+
+
+def _dispatch(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help"):
+        print(USAGE)
+        return 0 if words else 2
+    if words[0] == "--version":
+        from arac import __version__
+
+        print(f"arac {__version__}")
+        return 0
+    if words[0] not in COMMANDS:
+        from arac.envs import suggestion
+
+        raise UserError(f"There is no command {words[0]!r}.{suggestion(words[0], COMMANDS)} `arac --help` lists them.")
+    COMMANDS[words[0]](words[1:])
+    return 0
+
+
+def _run(folder: Path, work: Callable[[], Any]) -> None:
+    """Does the work; if it stops before its end, says how to go on."""
+    try:
+        work()
+    except KeyboardInterrupt:
+        print(f"\nstopped; the checkpoint is written. Go on with: arac resume {folder}", file=sys.stderr)
+        raise
+    except EnvironmentFailure as error:
+        raise EnvironmentFailure(f"{error}\nUp to its last checkpoint the run is in {folder}.") from None
+
+
+def _say_what_starts(agent: Any, steps: int, folder: Path) -> None:
+    env, preset = agent.env, agent.description.preset
+    settings = "plain defaults (the paper has no parameters for this task)"
+    if preset:
+        row = ", ".join(f"{name} {getattr(agent.config, name)}" for name in agent.config.preset_fields)
+        settings = f"the paper's parameters for {preset}, with your flags: {row}"
+    print(f"{agent.algorithm.title} on {env.id}: {env.observation_size} observations, {env.action_size} actions")
+    print(f"settings: {settings}")
+    print(f"{steps:,} environment steps, seed {agent.description.seed}, into {folder}", flush=True)
+
+
+def _say_what_came_out(agent: Any, folder: Path) -> None:
+    from arac import curve, metrics
+
+    title = f"{agent.algorithm.title} on {agent.env.id}, seed {agent.description.seed}"
+    rows = metrics.read_evaluations(folder)
+    best = max(rows, key=lambda row: row["champion_return"])
+    last = rows[-1]
+    print(
+        f"\nchampion: agent {last['champion']} with a return of {last['champion_return']:,.1f} "
+        f"at {last['env_steps']:,} steps (first measured {rows[0]['champion_return']:,.1f} at "
+        f"{rows[0]['env_steps']:,}; best {best['champion_return']:,.1f} at {best['env_steps']:,})"
+    )
+    print(f"run folder: {folder}")
+    print(f"learning curve: {curve.draw(folder, title)}")
+    print("next:")
+    print(f"  arac evaluate {folder} --episodes 100")
+    print(f"  arac resume {folder} --steps {2 * last['env_steps']}")
+    print(f"  tensorboard --logdir {folder / 'tensorboard'}")
+
+
+def _peek(argv: list[str], flag: str) -> str | None:
+    """The value of a flag that decides which other flags there are."""
+    for number, word in enumerate(argv):
+        if word == flag and number + 1 < len(argv):
+            return argv[number + 1]
+        if word.startswith(f"{flag}="):
+            return word.removeprefix(f"{flag}=")
+    return None
+
+
+def _parse(kind: type[ArgsT], command: str, argv: list[str], default: Any = None) -> ArgsT:
+    """tyro's parsing, with its boxed complaints turned into one sentence."""
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(kind, prog=f"arac {command}", args=argv, default=default)
+    except SystemExit as error:
+        if error.code == 0:
+            raise
+        raise UserError(f"{_one_sentence(complaint.getvalue())} `arac {command} --help` lists all options.") from None
+
+
+def _one_sentence(box: str) -> str:
+    """What a box of tyro's says above its first rule, and the options it suggests below it."""
+    lines = [line.strip("│╭╮╰╯ ") for line in re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines()]
+    rules = [number for number, line in enumerate(lines) if line.startswith("──")] or [len(lines)]
+    said = " ".join(lines[1 : rules[0]]).removeprefix("Error parsing config: ").rstrip(".")
+    meant = [line.split()[0] for line in lines[rules[0] :] if line.startswith("--")]
+    return f"{said}. Did you mean {' or '.join(meant[:3])}?" if "Unrecognized" in said and meant else f"{said}."
+
+
+if __name__ == "__main__":
+    sys.exit(main())
