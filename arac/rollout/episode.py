@@ -1,6 +1,7 @@
 """One episode as a pure function of (environment, policy, seed): what a worker runs, here or anywhere."""
 
 import math
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -22,7 +23,8 @@ class Task(NamedTuple):
     record: bool  # whether the transitions are wanted, or only return and length
 
 
-class Episode(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Episode:
     """A whole episode. Without a record the three arrays are empty."""
 
     observations: np.ndarray  # (steps + 1, obs), float32

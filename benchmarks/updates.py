@@ -1,0 +1,209 @@
+"""Updates against the machine's limit: how much of an update's time its matrix multiplications alone would take.
+
+    python benchmarks/updates.py [--json results/updates.json]
+
+For each update the products it needs are read off its own computation graph, with their exact shapes and layouts,
+and run alone in one jitted loop, interleaved with the update in the same process. The ratio is the time of the
+products over the time of the whole update: 1 would mean that sampling, activations, losses, the flows and Adam cost
+nothing.
+"""
+
+import argparse
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from arac import updates
+from arac.critics import init_critic
+from arac.losses import Archived
+from arac.policies import FlowPolicy
+from arac.population import over_members, take
+from arac.replay import ReplayBuffer
+from arac.rollout.episode import Episode
+from arac.updates import ActorLearner, CriticLearner, Rules
+
+SHAPES = {"Hopper": (11, 3, 4), "Humanoid": (348, 17, 3)}  # observations, actions, flows
+MEMBERS, ELITES, ARCHIVED = 5, 2, 5
+RULES = Rules(discount=0.99, tau=0.005, learning_rate=3e-4, batch_size=256, kl_clip=1.0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
+    parser.add_argument("--rounds", type=int, default=9, help="how often each loop is timed (the median counts)")
+    parser.add_argument("--updates", type=int, default=100, help="updates per timed loop")
+    args = parser.parse_args()
+
+    peak = time_of(cube_loop(), 1, args.rounds) / 20
+    print(f"1024-cubed products: {2 * 1024**3 / peak / 1e9:.0f} GFLOP/s\n")
+    print(f"{'shape':10}{'update':32}{'per second':>11}{'ms':>8}{'products ms':>13}{'GFLOP/s':>9}{'ratio':>7}")
+    rows = []
+    for shape, sizes in SHAPES.items():
+        for name, loop, products in cases(*sizes):
+            row = {"shape": shape, "update": name, **compare(loop, products, args.updates, args.rounds)}
+            rows.append(row)
+            print(
+                f"{shape:10}{name:32}{row['per_second']:>11.0f}{row['update_ms']:>8.2f}{row['products_ms']:>13.2f}"
+                f"{row['products_gflops']:>9.0f}{row['ratio']:>7.2f}",
+                flush=True,
+            )
+    if args.json:
+        machine = {"processor": processor(), "jax": jax.__version__, "python": platform.python_version()}
+        result = {"machine": machine, "peak_gflops": 2 * 1024**3 / peak / 1e9, "rows": rows}
+        args.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def cases(observation_size: int, action_size: int, flows: int) -> Iterator[tuple[str, Callable, list[Any]]]:
+    """(name, loop of n updates, the products of one update)."""
+    contents = filled_replay(observation_size, action_size).contents
+    key = jax.random.key(0)
+    keys = jax.random.split(key, MEMBERS)
+    optimiser = updates.adam(RULES)
+
+    def policy(key: jax.Array) -> FlowPolicy:
+        return FlowPolicy.init(key, observation_size, action_size, hidden=(256,), flows=flows, sigma=0.4)
+
+    population = over_members(policy, key, MEMBERS)
+    actors = ActorLearner(population, jax.vmap(optimiser.init)(population))
+    critic = init_critic(key, "value", observation_size, action_size, (256, 256))
+    learner = CriticLearner(critic, optimiser.init(critic.online))
+    batch, noise = updates.draw(RULES, contents, key)
+
+    one = take(population, 0)
+    yield (
+        "critic",
+        lambda n: updates.critic_updates(RULES, learner, one, 0.2, contents, key, 0, n),
+        products_of(lambda: updates.critic_step(RULES, learner, one, jnp.float32(0.2), batch, noise)),
+    )
+
+    def actor_case(members: int, archived: Archived | None) -> tuple[Callable, list[Any]]:
+        learners = take(actors, np.arange(members))
+
+        def one_update() -> Any:
+            return jax.vmap(
+                lambda learner, felt: updates.actor_step(
+                    RULES, learner, critic, jnp.float32(0.2), felt, batch.observation, noise
+                )
+            )(learners, archived)
+
+        def loop(n: int) -> Any:
+            return updates.actor_updates(RULES, learners, critic, 0.2, archived, contents, keys[:members], 0, n)
+
+        return loop, products_of(one_update)
+
+    felt = Archived(
+        jax.tree.map(lambda leaf: jnp.stack([leaf] * ELITES), population),
+        jnp.full((ELITES, ARCHIVED), 0.2),
+    )
+    yield (f"{MEMBERS} actors side by side", *actor_case(MEMBERS, None))
+    yield (f"{ELITES} elites with attraction-repulsion", *actor_case(ELITES, felt))
+
+
+def compare(loop: Callable, products: list[Any], count: int, rounds: int) -> dict[str, float]:
+    """Times a loop of updates and the loop of its products alone, one after the other, several times."""
+    alone = products_loop(products)
+    loops = (lambda: loop(count), lambda: alone(count))
+    for run in loops:
+        jax.block_until_ready(run())
+    times = [[seconds(run) / count for run in loops] for _ in range(rounds)]
+    update, product = (statistics.median(column) for column in zip(*times, strict=True))
+    flops = sum(flop_count(equation) for equation in products)
+    return {
+        "per_second": 1 / update,
+        "update_ms": 1e3 * update,
+        "products_ms": 1e3 * product,
+        "products_gflops": flops / product / 1e9,
+        "ratio": product / update,
+    }
+
+
+def products_of(step: Callable[[], Any]) -> list[Any]:
+    """The matrix products in a computation, as equations of its graph."""
+
+    def walk(jaxpr: Any) -> Iterator[Any]:
+        for equation in jaxpr.eqns:
+            if equation.primitive.name == "dot_general":
+                yield equation
+            for value in equation.params.values():
+                inner = getattr(value, "jaxpr", value)
+                if hasattr(inner, "eqns"):
+                    yield from walk(inner)
+
+    return list(walk(jax.make_jaxpr(step)().jaxpr))
+
+
+def products_loop(products: list[Any]) -> Callable[[int], Any]:
+    """A jitted loop that does these products and nothing else, n times."""
+    key = jax.random.key(1)
+    operands = [tuple(jax.random.normal(key, var.aval.shape) for var in equation.invars) for equation in products]
+
+    def once(_: int, lefts: list[jax.Array]) -> list[jax.Array]:
+        following = []
+        for equation, left, (__, right) in zip(products, lefts, operands, strict=True):
+            # The barrier keeps XLA from computing only the one number that is used: it makes the next round differ.
+            result = jax.lax.optimization_barrier(equation.primitive.bind(left, right, **equation.params))
+            following.append(left.at[(0,) * left.ndim].set(1e-3 * result.ravel()[0]))
+        return following
+
+    run = jax.jit(lambda n, lefts: jax.lax.fori_loop(0, n, once, lefts))
+    return lambda n: run(n, [left for left, _ in operands])
+
+
+def flop_count(equation: Any) -> int:
+    (contracted, _), _ = equation.params["dimension_numbers"]
+    left = equation.invars[0].aval.shape
+    return 2 * int(np.prod(equation.outvars[0].aval.shape)) * int(np.prod([left[axis] for axis in contracted]))
+
+
+def cube_loop() -> Callable[[int], Any]:
+    cube = jax.random.normal(jax.random.key(0), (1024, 1024))
+    run = jax.jit(lambda x: jax.lax.fori_loop(0, 20, lambda _, y: 1e-2 * (y @ x), x))
+    return lambda _: run(cube)
+
+
+def time_of(loop: Callable[[int], Any], count: int, rounds: int) -> float:
+    jax.block_until_ready(loop(count))
+    return statistics.median(seconds(lambda: loop(count)) for _ in range(rounds))
+
+
+def seconds(run: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    jax.block_until_ready(run())
+    return time.perf_counter() - began
+
+
+def filled_replay(observation_size: int, action_size: int, episodes: int = 50, steps: int = 1000) -> ReplayBuffer:
+    rng = np.random.default_rng(0)
+    replay = ReplayBuffer(episodes * steps, observation_size, action_size)
+    for _ in range(episodes):
+        replay.extend(
+            [
+                Episode(
+                    observations=rng.standard_normal((steps + 1, observation_size), np.float32),
+                    actions=rng.uniform(-1, 1, (steps, action_size)).astype(np.float32),
+                    rewards=rng.standard_normal(steps, np.float32),
+                    terminated=False,
+                    total=0.0,
+                    steps=steps,
+                )
+            ]
+        )
+    return replay
+
+
+def processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0]}, {len(names)} cores" if names else platform.processor()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Environments and policies that worker processes can import too, and episodes that say where they come from."""
+
+import os
+import time
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete
+
+from arac.rollout.episode import Episode
+
+
+class Probe(gymnasium.Env):
+    """Observes (a number drawn at reset, the step, the last action); does wrong at a step, if told to."""
+
+    def __init__(self, length: int = 5, trouble: str = "", at: int = 3) -> None:
+        self.observation_space = Box(-np.inf, np.inf, (4,), np.float64)
+        self.action_space = Box(np.array([-1, 2], np.float32), np.array([3, 10], np.float32))
+        self.length, self.trouble, self.at = length, trouble, at
+        self.received: list[np.ndarray] = []
+        if trouble == "dies when made":
+            os._exit(1)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.count, self.drawn = 0, self.np_random.random()
+        return self._observe(np.zeros(2)), {}
+
+    def step(self, action):
+        self.count += 1
+        self.received.append(action)
+        due = self.count == self.at
+        if due and self.trouble == "raises":
+            raise RuntimeError("the hinge broke")
+        if due and self.trouble == "dies":
+            os._exit(1)
+        reward = {"nan reward": np.nan, "infinite reward": np.inf}.get(self.trouble, 0.5) if due else 0.5
+        return self._observe(action), reward, self.count == self.length, False, {}
+
+    def _observe(self, action):
+        broken = self.count == self.at and self.trouble == "nan observation"
+        return np.array([np.nan if broken else self.drawn, self.count, *action])
+
+
+class Reusing(gymnasium.Env):
+    """Gives the same array at every step, with new numbers in it."""
+
+    observation_space = Box(-np.inf, np.inf, (1,), np.float32)
+    action_space = Box(-1, 1, (1,))
+
+    def __init__(self) -> None:
+        self.observation = np.zeros(1, np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        self.observation[:] = 0
+        return self.observation, {}
+
+    def step(self, action):
+        self.observation += 1
+        return self.observation, 0.0, bool(self.observation[0] == 4), False, {}
+
+
+class Gate(gymnasium.Env):
+    """One step an episode; a positive action makes it last until the file `key` is there."""
+
+    observation_space = Box(-1, 1, (1,))
+    action_space = Box(-1, 1, (1,))
+
+    def __init__(self, key: str) -> None:
+        self.key = Path(key)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        give_up = time.monotonic() + 20
+        while action[0] > 0 and not self.key.exists():
+            if time.monotonic() > give_up:
+                raise TimeoutError("the key never came")
+            time.sleep(0.005)
+        return np.zeros(1, np.float32), float(action[0]), True, False, {}
+
+
+class Odd(gymnasium.Env):
+    """Spaces of all kinds."""
+
+    def __init__(self, actions: str = "box", observations: str = "box") -> None:
+        self.action_space = {
+            "box": Box(-1, 1, (2,)),
+            "discrete": Discrete(3),
+            "unbounded": Box(-np.inf, np.inf, (2,)),
+            "half bounded": Box(np.array([-1, -1], np.float32), np.array([1, np.inf], np.float32)),
+            "matrix": Box(-1, 1, (2, 2)),
+        }[actions]
+        self.observation_space = {
+            "box": Box(-1, 1, (3,)),
+            "double": Box(-1, 1, (3,), np.float64),
+            "matrix": Box(-1, 1, (2, 3)),
+            "dict": Dict(arm=Box(-1, 1, (2, 2)), gripper=Discrete(3)),
+            "discrete": Discrete(4),
+        }[observations]
+
+    def reset(self, *, seed=None, options=None):
+        self.observation_space.seed(seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self.observation_space.sample(), 0.0, False, False, {}
+
+
+for name, environment in {"Probe": Probe, "Reusing": Reusing, "Gate": Gate, "Odd": Odd}.items():
+    gymnasium.register(f"{name}-v0", entry_point=environment, max_episode_steps=5000)
+gymnasium.register("Endless-v0", entry_point=Odd)
+
+
+class Constant:
+    """A policy with one action, but for the noise."""
+
+    def __init__(self, *action: float) -> None:
+        self.action = np.array(action, np.float32)
+
+    def mode(self, observation: np.ndarray) -> np.ndarray:
+        return self.action
+
+    def act(self, observation: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        return np.tanh(self.action + noise)
+
+
+def numbered_episode(number: int, steps: int, terminated: bool = True) -> Episode:
+    """An episode in which every observation, action and reward tells its episode and step."""
+    step = np.arange(steps + 1, dtype=np.float32)
+    observations = np.stack([np.full_like(step, number), step], axis=1)
+    rewards = 10_000.0 * number + step[:-1]
+    return Episode(observations, -observations[:-1], rewards, terminated, float(rewards.sum()), steps)

@@ -1,0 +1,118 @@
+"""The Python face."""
+
+import numpy as np
+import pytest
+
+import arac
+from arac import checkpoint
+
+SMALL = {
+    "hidden_size": 16,
+    "batch_size": 16,
+    "warmup_steps": 50,
+    "eval_interval": 100,
+    "eval_episodes": 2,
+    "workers": 0,
+}
+
+
+@pytest.fixture(scope="module")
+def agent():
+    return arac.ARAC("InvertedPendulum-v5", seed=1, flows=1, **SMALL).learn(200)
+
+
+def test_predict_takes_one_observation_or_many(agent):
+    one, state = agent.predict(np.zeros(4), deterministic=True)
+    many, _ = agent.predict(np.zeros((7, 4)), deterministic=True)
+    assert one.shape == (1,)
+    assert many.shape == (7, 1)
+    assert state is None
+    np.testing.assert_allclose(many, np.tile(one, (7, 1)), rtol=1e-6)
+
+
+def test_predict_is_the_champions_mode_in_the_environments_units():
+    agent = arac.SAC("Pendulum-v1", **{**SMALL, "replay_capacity": 1000})  # torques of ±2
+    observation = np.array([[0.1, 0.9, 3.0]], np.float32)
+    expected = 2 * np.asarray(agent.champion.mode(observation))
+    np.testing.assert_allclose(agent.predict(observation, deterministic=True)[0], expected, rtol=1e-5)
+    noisy = np.stack([agent.predict(observation[0])[0] for _ in range(200)])
+    assert noisy.std() > 0.1
+    assert np.abs(noisy).max() <= 2
+
+
+def test_predict_names_a_wrong_shape(agent):
+    with pytest.raises(arac.UserError, match=r"4 numbers; predict got \(3,\)"):
+        agent.predict(np.zeros(3))
+
+
+@pytest.mark.parametrize("kind", [arac.ARAC, arac.SAC, arac.SACNF])
+def test_saved_and_loaded_is_the_same_agent(kind, tmp_path):
+    first = kind("InvertedPendulum-v5", seed=2, **SMALL)
+    first.save(tmp_path / "agent.safetensors")
+    for second in (kind.load(tmp_path / "agent.safetensors"), arac.load(tmp_path / "agent.safetensors")):
+        assert type(second) is kind
+        assert second.config == first.config
+        arrays, others = checkpoint.to_arrays(first.state), checkpoint.to_arrays(second.state)
+        assert arrays.keys() == others.keys()
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(array, others[name])
+
+
+def test_a_loaded_agent_acts_alike_and_learns_on(agent, tmp_path):
+    agent.save(tmp_path / "agent.safetensors")
+    second = arac.ARAC.load(tmp_path / "agent.safetensors")
+    observation = np.array([0.1, -0.2, 0.3, 0.0])
+    np.testing.assert_array_equal(agent.predict(observation, deterministic=True)[0],
+                                  second.predict(observation, deterministic=True)[0])  # fmt: skip
+    before = second.state.env_steps
+    second.learn(100)
+    assert second.state.env_steps >= before + 100
+
+
+def test_a_run_folder_loads_too(tmp_path):
+    agent = arac.SACNF("InvertedPendulum-v5", **SMALL).learn(150, run_dir=tmp_path / "run")
+    loaded = arac.load(tmp_path / "run")
+    assert isinstance(loaded, arac.SACNF)
+    assert loaded.state.env_steps == agent.state.env_steps
+
+
+def test_another_algorithms_file_is_refused_by_name(tmp_path):
+    arac.SAC("InvertedPendulum-v5", **SMALL).save(tmp_path / "sac.safetensors")
+    with pytest.raises(arac.UserError, match="holds sac, not arac"):
+        arac.ARAC.load(tmp_path / "sac.safetensors")
+
+
+@pytest.mark.parametrize("content", [b"", b"not a file of ours", b"\x80\x04]q\x00."])
+def test_a_file_that_is_not_ours_is_refused(content, tmp_path):
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(arac.UserError, match="not a file that arac saved"):
+        arac.load(tmp_path / "file")
+
+
+def test_evaluate_repeats_itself_and_differs_from_training(agent):
+    first, again, other = agent.evaluate(4), agent.evaluate(4), agent.evaluate(4, seed=1)
+    np.testing.assert_array_equal(first.returns, again.returns)
+    assert first.returns.shape == other.returns.shape == (4,)
+    assert first.mean == pytest.approx(first.returns.mean())
+
+
+def test_population_and_champion_are_there(agent):
+    assert len(agent.members()) == 5
+    champion = agent.members()[agent.state.champion]
+    np.testing.assert_array_equal(np.asarray(agent.champion.base.network.biases[0]), champion.base.network.biases[0])
+
+
+def test_a_callback_sees_every_generation_and_can_stop():
+    seen = []
+
+    def callback(state, evaluation):
+        seen.append(state.generation)
+        return len(seen) < 3
+
+    arac.SAC("InvertedPendulum-v5", **SMALL).learn(10_000, callback=callback)
+    assert seen == [1, 2, 3]
+
+
+def test_a_mistake_in_a_keyword_names_the_close_one():
+    with pytest.raises(arac.UserError, match="population_size"):
+        arac.ARAC("InvertedPendulum-v5", populaton_size=3)

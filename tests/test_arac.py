@@ -1,0 +1,217 @@
+"""Algorithm 1: who is updated how often, with what, and how the loops behave over a run."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from arac import envs
+from arac.algorithms import arac
+from arac.algorithms.shared import Context, init_replay
+from arac.config import ARACConfig
+from arac.population import take
+from arac.progress import Progress
+from arac.rollout.episode import Episode
+from arac.updates import ActorMetrics
+
+ENV = envs.check("InvertedPendulum-v5")
+SMALL = {"flows": 1, "hidden_size": 16, "batch_size": 8, "replay_capacity": 5000, "warmup_steps": 0, "eval_episodes": 1}
+
+
+class ScriptedRollouts:
+    """Episodes of given lengths instead of a simulator's; fitness is scripted too."""
+
+    def __init__(self, lengths, fitness=None):
+        self.lengths = iter(lengths)
+        self.fitness = fitness
+        self.acted_randomly = []
+
+    def explore(self, population, generation, *, random):
+        self.acted_randomly.append(random)
+        size = len(jax.tree.leaves(population)[0])
+        return [episode(next(self.lengths)) for _ in range(size)]
+
+    def evaluate(self, population, generation, episodes, *, record=False):
+        size = len(jax.tree.leaves(population)[0])
+        fitness = np.arange(size) if self.fitness is None else self.fitness[generation]
+        return [[replace(episode(3), total=float(value))] * episodes for value in fitness]
+
+
+def episode(steps, seed=0):
+    rng = np.random.default_rng([steps, seed])
+    return Episode(
+        observations=rng.standard_normal((steps + 1, ENV.observation_size), np.float32),
+        actions=rng.uniform(-1, 1, (steps, ENV.action_size)).astype(np.float32),
+        rewards=rng.standard_normal(steps, np.float32),
+        terminated=True,
+        total=0.0,
+        steps=steps,
+    )
+
+
+def context_of(config, rollouts, total_steps=10**9):
+    return Context(config, ENV, 0, total_steps, init_replay(config, ENV), rollouts, Progress())
+
+
+def run(config, lengths, fitness=None):
+    """All generations that the lengths are enough for; the last state and the evaluations."""
+    rollouts = ScriptedRollouts(lengths, fitness)
+    context = context_of(config, rollouts)
+    state, rows = arac.init(config, ENV, seed=0), []
+    for _ in range(len(lengths) // config.population_size):
+        state, row = arac.generation(context, state)
+        rows.append(row)
+    return state, rows, rollouts
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Replaces both loops by ones that only count: per elite slot for the critic, per member for the actors."""
+    counts = {"critic": [], "actors": {}}
+
+    def critic_updates(rules, learner, policy, temperature, contents, key, start, stop):
+        counts["critic"].append(stop - start)
+        return learner, jnp.zeros(())
+
+    def actor_updates(rules, learners, critic, temperature, archived, contents, keys, start, stop):
+        size = keys.shape[0]
+        felt = archived is not None
+        counts["actors"][(size, felt)] = counts["actors"].get((size, felt), 0) + stop - start
+        zeros = jnp.zeros(size)
+        return learners, ActorMetrics(zeros, zeros, zeros)
+
+    monkeypatch.setattr(arac, "critic_updates", critic_updates)
+    monkeypatch.setattr(arac, "actor_updates", actor_updates)
+    return counts
+
+
+@pytest.mark.parametrize(("elites", "coefficient"), [(1, 1.0), (2, 1.0), (3, 2.0), (5, 0.5), (2, 3.0)])
+def test_every_step_earns_one_critic_minibatch_and_p_over_m_per_actor(counted, elites, coefficient):
+    config = ARACConfig(**SMALL, elites=elites, actor_coefficient=coefficient, eval_interval=10**9)
+    lengths = np.random.default_rng(elites).integers(1, 40, 5 * 13).tolist()
+    run(config, lengths)
+    assert sum(counted["critic"]) == sum(lengths)
+    assert counted["actors"] == {(5, False): int(sum(lengths) * coefficient / 5)}
+
+
+def test_the_elites_share_the_critics_minibatches_equally_and_no_fraction_is_lost():
+    steps = np.random.default_rng(0).integers(1, 50, 200)
+    done = np.concatenate([[0], np.cumsum(steps)])
+    for elites in (1, 2, 3, 4):
+        shares = np.array([[arac._share(int(s), slot, elites) for slot in range(elites)] for s in done])
+        assert (shares.sum(1) == done).all()
+        assert np.ptp(shares, axis=1).max() <= 1
+        assert (np.diff(shares, axis=0) >= 0).all()
+
+
+def test_warm_up_steps_act_randomly_and_earn_no_updates(counted):
+    config = ARACConfig(**{**SMALL, "warmup_steps": 100}, eval_interval=10**9)
+    _, _, rollouts = run(config, [10] * 5 * 5)
+    assert rollouts.acted_randomly == [True, True, False, False, False]
+    assert sum(counted["critic"]) == 5 * 5 * 10 - 100
+
+
+def test_only_elites_feel_the_archive_and_only_once_it_has_policies(counted):
+    config = ARACConfig(**SMALL, eval_interval=0)
+    run(config, [10] * 5 * 3)
+    # The first generation has nothing archived: all five together. Then two with, three without.
+    assert counted["actors"] == {(5, False): 10, (2, True): 20, (3, False): 20}
+
+
+def test_lambda_zero_computes_nothing_of_attraction_and_repulsion(counted):
+    config = ARACConfig(**SMALL, eval_interval=0, ar_coefficient=0)
+    run(config, [10] * 5 * 3)
+    assert counted["actors"] == {(5, False): 30}
+
+
+def test_lambda_changes_the_elites_and_nobody_else_in_the_first_generation_that_feels_it():
+    lengths, fitness = [20] * 10, [np.arange(5.0), np.arange(5.0)]
+    config = ARACConfig(**SMALL, eval_interval=0, actor_coefficient=5.0)
+    with_ar, _, _ = run(config, lengths, fitness)
+    without, _, _ = run(replace(config, ar_coefficient=0), lengths, fitness)
+    for member in range(5):
+        pairs = zip(
+            jax.tree.leaves(take(with_ar.population, member).flows),
+            jax.tree.leaves(take(without.population, member).flows),
+            strict=True,
+        )
+        largest = max(float(jnp.abs(a - b).max()) for a, b in pairs)
+        assert largest > 1e-5 if member in (3, 4) else largest < 1e-7, (member, largest)
+
+
+def test_fitness_ranks_the_population_and_fills_the_archive():
+    fitness = [np.array([1.0, 9, 3, 7, 5]), np.array([8.0, 2, 6, 4, 0])]
+    state, rows, _ = run(ARACConfig(**SMALL, eval_interval=0, archive_capacity=8), [5] * 10, fitness)
+    assert rows[0].elites.tolist() == [1, 3]
+    assert state.elites.tolist() == [0, 2]
+    assert state.champion == rows[1].champion == 0
+    assert state.archive.size == 8
+    assert set(state.archive.fitness.tolist()) <= set(np.concatenate(fitness).tolist())
+
+
+def test_an_archive_smaller_than_n_is_felt_whole_with_the_mean_over_what_is_there():
+    config = ARACConfig(**SMALL, eval_interval=0, archive_sample=12, strategy="reactive")
+    state, _, _ = run(config, [5] * 5)
+    felt = arac.sample_archive(context_of(config, None), state)
+    weights = np.sort(np.asarray(felt.weights), axis=1)
+    assert weights.shape == (2, 12)
+    np.testing.assert_allclose(weights[:, -5:], np.tile([0, 0.05, 0.1, 0.15, 0.2], (2, 1)), atol=1e-6)
+    assert (weights[:, :-5] == 0).all()
+
+
+def test_the_critic_learns_with_the_elites_policies(monkeypatch):
+    seen = []
+    original = arac.critic_updates
+
+    def spy(rules, learner, policy, *rest):
+        seen.append(np.asarray(policy.base.network.biases[0]))
+        return original(rules, learner, policy, *rest)
+
+    monkeypatch.setattr(arac, "critic_updates", spy)
+    config = ARACConfig(**SMALL, eval_interval=0)
+    first = arac.init(config, ENV, seed=0)
+    run(config, [10] * 5)
+    expected = [np.asarray(take(first.population, elite).base.network.biases[0]) for elite in first.elites]
+    assert all((a == b).all() for a, b in zip(seen, expected, strict=True))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"population_size": 1, "elites": 1},
+        {"population_size": 3, "elites": 3},
+        {"archive_capacity": 2},
+        {"flows": 0, "ar_base": "gaussian", "sigma": "learned"},
+        {"ar_base": "own", "kl_clip": "none"},
+        {"critic": "twin"},
+        {"store_evaluation": True, "strategy": "reactive"},
+    ],
+)
+def test_unusual_populations_archives_and_readings_stay_finite(settings):
+    config = ARACConfig(**{**SMALL, **settings}, eval_interval=0)
+    fitness = [np.zeros(config.population_size)] * 3
+    state, rows, _ = run(config, [12] * config.population_size * 3, fitness)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state))
+    assert np.isfinite(list(rows[-1].losses.values())).all()
+    assert np.isfinite(rows[-1].kl).all()
+
+
+def test_evaluation_happens_at_every_interval_and_at_the_end(counted):
+    config = ARACConfig(**SMALL, eval_interval=100)
+    _, rows, _ = run(config, [7] * 5 * 12)
+    crossed = [35 * (i + 1) // 100 > 35 * i // 100 for i in range(12)]
+    assert [row is not None for row in rows] == crossed
+    context = context_of(config, ScriptedRollouts([7] * 5), total_steps=30)
+    assert arac.generation(context, arac.init(config, ENV, 0))[1] is not None
+
+
+def test_the_update_loops_compile_once_over_many_episode_lengths():
+    config = ARACConfig(**{**SMALL, "batch_size": 9}, eval_interval=60)
+    lengths = np.random.default_rng(0).integers(1, 70, 5 * 12).tolist()
+    before = arac.critic_updates._cache_size(), arac.actor_updates._cache_size()
+    run(config, lengths)
+    # Critic: one. Actors: all five while the archive is empty, then the elites and the rest.
+    assert arac.critic_updates._cache_size() - before[0] == 1
+    assert arac.actor_updates._cache_size() - before[1] == 3

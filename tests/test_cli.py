@@ -1,0 +1,183 @@
+"""The command as a user meets it: real processes, their output, exit status and what they leave behind."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+
+import pytest
+
+from arac import metrics
+from arac.cli import main
+
+SMALL = ["--hidden-size", "16", "--batch-size", "16", "--warmup-steps", "50", "--eval-interval", "100"]
+SMALL += ["--eval-episodes", "2", "--flows", "1", "--workers", "1"]
+
+
+def arac(*words, cwd, timeout=300):
+    command = [sys.executable, "-m", "arac.cli", *map(str, words)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A small run by the command, and what it printed."""
+    folder = tmp_path_factory.mktemp("cli")
+    return folder, arac("train", "InvertedPendulum-v5", "--steps", 300, *SMALL, cwd=folder)
+
+
+def test_training_says_what_it_does_and_shows_what_came_out(finished):
+    folder, done = finished
+    run = folder / "runs" / "InvertedPendulum-v5-arac-seed0"
+    assert done.returncode == 0, done.stderr
+    assert "plain defaults" in done.stdout
+    assert re.search(
+        r"3\d\d / 300 steps · .* steps/s · 0:00 left · fitness .*\*.* · archive \d+ · mean KL", done.stdout
+    )
+    assert "champion: agent" in done.stdout
+    assert f"arac evaluate {run.relative_to(folder)}" in done.stdout
+    assert (run / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert {"config.toml", "evaluations.jsonl", "episodes.csv", "tensorboard", "checkpoints", "replay"} <= {
+        path.name for path in run.iterdir()
+    }
+
+
+def test_the_run_folder_describes_itself(finished):
+    run = finished[0] / "runs" / "InvertedPendulum-v5-arac-seed0"
+    table = tomllib.loads((run / "config.toml").read_text())
+    assert table["environment"]["id"] == "InvertedPendulum-v5"
+    assert table["config"]["flows"] == 1
+    assert table["versions"].keys() >= {"arac-rl", "jax", "mujoco"}
+    rows = metrics.read_evaluations(run)
+    assert [len(row["fitness"]) for row in rows] == [5] * len(rows)
+    episodes = (run / "episodes.csv").read_text().splitlines()
+    assert episodes[0] == "env_steps,generation,member,episode,return,length"
+    assert len(episodes) == 1 + len(rows) * 5 * 2
+
+
+def test_the_events_show_in_the_real_tensorboard(finished):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run = finished[0] / "runs" / "InvertedPendulum-v5-arac-seed0"
+    events = EventAccumulator(str(run / "tensorboard")).Reload()
+    rows = metrics.read_evaluations(run)
+    shown = [(event.step, event.value) for event in events.Scalars("eval/champion_return")]
+    assert shown == [(row["env_steps"], pytest.approx(row["champion_return"])) for row in rows]
+
+
+def test_a_second_run_gets_a_folder_of_its_own_and_the_same_numbers(finished):
+    folder, _ = finished
+    done = arac("train", "--steps", 300, *SMALL, "InvertedPendulum-v5", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    first, second = (folder / "runs" / f"InvertedPendulum-v5-arac-seed0{suffix}" for suffix in ("", "-2"))
+    assert (first / "evaluations.jsonl").read_bytes() == (second / "evaluations.jsonl").read_bytes()
+
+
+def test_evaluate_plays_fresh_episodes(finished):
+    folder, _ = finished
+    done = arac("evaluate", "runs/InvertedPendulum-v5-arac-seed0", "--episodes", 3, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"champion over 3 fresh episodes: [\d.,]+ ± [\d.,]+", done.stdout)
+
+
+def test_resume_goes_further_and_says_so_when_there_is_nothing_to_do(finished):
+    folder, _ = finished
+    run = "runs/InvertedPendulum-v5-arac-seed0"
+    assert "already at" in arac("resume", run, cwd=folder).stdout
+    done = arac("resume", run, "--steps", 400, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert metrics.read_evaluations(folder / run)[-1]["env_steps"] >= 400
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_sigterm_write_a_checkpoint_and_the_run_goes_on_from_it(number, tmp_path):
+    words = ["train", "InvertedPendulum-v5", "--steps", "2000", *SMALL, "--run-dir", "run"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "arac.cli", *words],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    timings = tmp_path / "run" / "timings.jsonl"
+    deadline = time.monotonic() + 120
+    while not (timings.exists() and len(timings.read_text().splitlines()) >= 8) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, complaint = process.communicate(timeout=60)
+    assert process.returncode == 130, complaint
+    assert "arac resume run" in complaint
+    assert "Traceback" not in complaint
+    assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 1
+    done = arac("resume", "run", "--steps", 2000, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    whole = arac("train", "InvertedPendulum-v5", "--steps", 2000, *SMALL, "--run-dir", "whole", cwd=tmp_path)
+    assert whole.returncode == 0, whole.stderr
+    for name in ("evaluations.jsonl", "episodes.csv"):
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["train", "Hoper-v5"], "Hopper-v5"),
+        (["train", "Hopper-v5", "--algo", "arca"], "Did you mean arac"),
+        (["train", "CartPole-v1"], "Discrete"),
+        (["train", "Hopper-v5", "--elites", "7"], "population_size"),
+        (["train", "Hopper-v5", "--population-size", "-3"], "at least 1"),
+        (["train", "Hopper-v5", "--batch-size", "0"], "batch_size must be at least 1, got 0"),
+        (["train", "Hopper-v5", "--steps", "-1"], "steps must be at least 1"),
+        (["train", "Hopper-v5", "--steps", "500"], "warmup_steps"),
+        (["train", "Hopper-v5", "--seed", "-1"], "seed"),
+        (["train", "Hopper-v5", "--replay-capacity", "500"], "replay_capacity"),
+        (["train", "Hopper-v5", "--populaton-size", "3"], "--population-size"),
+        (["train", "Hopper-v5", "--population-size", "many"], "--population-size"),
+        (["train", "Hopper-v5", "--sigma", "lerned"], "--sigma"),
+        (["train"], "Gymnasium id"),
+        (["trian", "Hopper-v5"], "Did you mean train"),
+        (["resume", "nowhere"], "holds no run"),
+        (["evaluate", "nowhere"], "nowhere"),
+        (["list", "things"], "algos"),
+    ],
+)
+def test_a_mistake_is_one_sentence_with_status_2_and_nothing_is_written(words, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    out, complaint = capsys.readouterr()
+    assert said in complaint
+    assert complaint.startswith("arac: ")
+    assert complaint.count("\n") == 1
+    assert out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_mistake_leaves_no_traceback_in_a_real_process(tmp_path):
+    done = arac("train", "CartPole-v1", cwd=tmp_path)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_help_names_every_setting_with_the_presets_values(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["train", "Hopper-v5", "--help"])
+    text = capsys.readouterr().out
+    assert end.value.code == 0
+    for flag in ("--population-size", "--kl-clip", "--sigma", "--checkpoint-interval", "--seed", "--run-dir"):
+        assert flag in text
+    assert re.search(r"--sigma .*?default:\s+0\.8", text, re.DOTALL)
+
+
+def test_list_shows_algorithms_and_tasks(capsys):
+    assert main(["list", "algos"]) == 0
+    assert main(["list", "envs"]) == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in ("arac", "sac", "sac_nf", "Hopper", "SparseHumanoid"))
+
+
+def test_without_a_command_the_usage_is_shown(capsys):
+    assert main([]) == 2
+    assert main(["--help"]) == 0
+    assert main(["--version"]) == 0
+    assert "arac 0.1" in capsys.readouterr().out

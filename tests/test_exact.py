@@ -1,0 +1,145 @@
+"""Same config and seed, same bytes: run twice, stopped anywhere and resumed, on one worker or many."""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import arac
+from arac import checkpoint, runs
+from arac.agent import AGENTS
+from arac.replay import sample
+
+SETTINGS = {
+    "hidden_size": 16,
+    "batch_size": 16,
+    "warmup_steps": 60,
+    "eval_interval": 100,
+    "eval_episodes": 2,
+    "checkpoint_interval": 1,
+    "replay_capacity": 1000,
+    "workers": 0,
+}
+STEPS = 500
+
+
+def trained(name, folder, *, steps=STEPS, callback=None, **settings):
+    agent = AGENTS[name]("InvertedPendulum-v5", seed=3, **{**SETTINGS, **settings})
+    agent.learn(steps, run_dir=folder, callback=callback)
+    return agent
+
+
+def resumed(folder):
+    description, steps = runs.read(folder)
+    agent = AGENTS[description.algorithm.name].of(description)
+    agent.resume(runs.Run.open(folder, description), steps)
+    return agent
+
+
+def assert_same(agent, other, folder, other_folder):
+    first, second = checkpoint.to_arrays(agent.state), checkpoint.to_arrays(other.state)
+    assert first.keys() == second.keys()
+    for name, array in first.items():
+        np.testing.assert_array_equal(array, second[name], err_msg=name)
+    for name in ("evaluations.jsonl", "episodes.csv"):
+        assert (folder / name).read_bytes() == (other_folder / name).read_bytes(), name
+    keys = jax.random.key(0), 500
+    for mine, others in zip(sampled(agent, *keys), sampled(other, *keys), strict=True):
+        np.testing.assert_array_equal(mine, others)
+
+
+def sampled(agent, key, size):
+    return sample(agent.replay.contents, key, size)
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """One uninterrupted run of each algorithm."""
+    folder = tmp_path_factory.mktemp("reference")
+    return {name: (trained(name, folder / name), folder / name) for name in AGENTS}
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_the_same_seed_gives_the_same_bytes(name, reference, tmp_path):
+    agent, folder = reference[name]
+    assert_same(agent, trained(name, tmp_path / "again"), folder, tmp_path / "again")
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_another_seed_gives_other_numbers(name, reference):
+    agent, _ = reference[name]
+    other = AGENTS[name]("InvertedPendulum-v5", seed=4, **SETTINGS).learn(STEPS)
+    leaves = zip(jax.tree.leaves(agent.population), jax.tree.leaves(other.population), strict=True)
+    assert not any(np.array_equal(a, b) for a, b in leaves)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_stopped_after_any_generation_and_resumed_is_like_never_stopped(name, reference, tmp_path):
+    agent, folder = reference[name]
+    for stop in {1, agent.state.generation // 3, agent.state.generation // 2, agent.state.generation - 1}:
+        target = tmp_path / str(stop)
+        stopped = trained(name, target, callback=lambda state, _, stop=stop: state.generation < stop)
+        assert stopped.state.generation == stop
+        assert_same(agent, resumed(target), folder, target)
+
+
+def test_a_run_stopped_after_every_single_generation_ends_the_same(reference, tmp_path):
+    agent, folder = reference["arac"]
+    target = tmp_path / "run"
+    trained("arac", target, callback=lambda state, _: False)
+    description, steps = runs.read(target)
+    for _ in range(agent.state.generation - 1):
+        again = AGENTS["arac"].of(description)
+        again.resume(runs.Run.open(target, description), steps, callback=lambda state, _: False)
+    assert_same(agent, again, folder, target)
+
+
+def test_rows_written_after_the_last_checkpoint_are_not_written_twice(reference, tmp_path):
+    """A kill after an evaluation's rows and before its checkpoint: resuming plays that generation again."""
+    agent, folder = reference["arac"]
+    target = tmp_path / "run"
+    trained("arac", target, callback=lambda state, _: state.generation < 10)
+    with (target / "evaluations.jsonl").open("a") as file:
+        file.write('{"env_steps": 1, "torn')
+    with (target / "episodes.csv").open("a") as file:
+        file.write("1,2,3\n")
+    assert_same(agent, resumed(target), folder, target)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_the_number_of_workers_changes_nothing(workers, reference, tmp_path):
+    agent, folder = reference["arac"]
+    assert_same(agent, trained("arac", tmp_path / "run", workers=workers), folder, tmp_path / "run")
+
+
+def test_a_replay_that_wraps_around_resumes_exactly(tmp_path):
+    small = {"replay_capacity": 1000, "warmup_steps": 1200}
+    agent = trained("arac", tmp_path / "whole", steps=1500, **small)
+    assert agent.replay.mark.first_episode > 0
+    half = agent.state.generation - 2
+    trained("arac", tmp_path / "run", steps=1500, callback=lambda state, _: state.generation < half, **small)
+    assert_same(agent, resumed(tmp_path / "run"), tmp_path / "whole", tmp_path / "run")
+
+
+def test_a_longer_goal_goes_on_from_where_the_run_was(tmp_path):
+    trained("sac", tmp_path / "run", steps=300)
+    description, _ = runs.read(tmp_path / "run")
+    agent = AGENTS["sac"].of(description)
+    agent.resume(runs.Run.open(tmp_path / "run", description), 400)
+    assert agent.state.env_steps >= 400
+
+
+def test_a_folder_that_holds_a_run_is_not_overwritten(reference):
+    _, folder = reference["sac"]
+    before = (folder / "evaluations.jsonl").read_bytes()
+    with pytest.raises(arac.UserError, match="arac resume"):
+        trained("sac", folder)
+    assert (folder / "evaluations.jsonl").read_bytes() == before
+
+
+def test_nothing_is_written_without_a_run_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    agent = arac.SAC("InvertedPendulum-v5", **SETTINGS).learn(200)
+    assert list(Path().iterdir()) == []
+    assert len(agent.replay.unsaved) == 0
