@@ -73,7 +73,8 @@ class Agent:
         self.description = description
         self.state: Any = description.algorithm.init(description.config, description.env, description.seed)
         self._replay: ReplayBuffer | None = None
-        self._acting: Any = None
+        self._acting: Any = None  # the champion with NumPy leaves, once it was asked to act
+        self._noise = np.random.default_rng(description.seed)
 
     @property
     def config(self) -> Any:
@@ -123,7 +124,10 @@ class Agent:
         """
         target = self.state.env_steps + total_steps
         training.check_run(self.config, target, self.env.max_episode_steps)
-        run = Run.create(Path(run_dir), self.description, target) if run_dir is not None else None
+        run = None
+        if run_dir is not None:
+            run = Run.create(Path(run_dir), self.description, target)
+            self.replay.forget_files()
         self._train(target, run, progress_bar, callback)
         return self
 
@@ -140,27 +144,23 @@ class Agent:
         pace = Pace(self.state.env_steps, target, self.config.warmup_steps)
         title = f"{self.algorithm.title} · {self.env.id} · seed {self.description.seed}"
         display = choose(progress, pace, title, getattr(self.config, "archive_capacity", None), show=show)
-        self._acting = None
         try:
             with progress.heeding_signals(), LocalPool(self.env, self._workers()) as pool, display:
                 rollouts = Rollouts(pool, self.description.seed, progress)
                 context = Context(self.config, self.env, self.description.seed, target, self.replay, rollouts, progress)
-                self.state, finished = training.train(self.algorithm, context, self.state, run, display, callback)
+                self.state, outcome = training.train(self.algorithm, context, self.state, run, display, callback)
         finally:
+            self._acting = None
             if run is not None:
                 run.close()
-        if not finished and callback is None:
+        if outcome == "interrupted":
             raise Interrupted
 
     def _workers(self) -> int:
         return (os.cpu_count() or 1) if self.config.workers == "auto" else self.config.workers
 
     def predict(
-        self,
-        observation: np.ndarray,
-        state: None = None,
-        episode_start: None = None,
-        deterministic: bool = False,
+        self, observation: np.ndarray, state: None = None, episode_start: None = None, deterministic: bool = False
     ) -> tuple[np.ndarray, None]:
         """The champion's action for one observation or a batch of them, in the environment's units.
 
@@ -168,7 +168,6 @@ class Agent:
         """
         if self._acting is None:
             self._acting = to_numpy(self.champion)
-            self._noise = np.random.default_rng(self.description.seed)
         observation = np.asarray(observation, np.float32)
         if observation.shape[-1:] != (self.env.observation_size,):
             size = self.env.observation_size

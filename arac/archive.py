@@ -33,24 +33,27 @@ class Archive(eqx.Module):
     def add(self, population: FlowPolicy, fitness: np.ndarray, rng: np.random.Generator) -> "Archive":
         """Fills up while there is room; then each newcomer replaces a random policy of the nearest niche."""
         room = min(self.capacity - self.size, len(fitness))
-        slots = np.concatenate([self.size + np.arange(room), self._niche_slots(fitness[room:], rng)]).astype(int)
-        if len(slots) == 0:
-            return self
-        new_fitness = self.fitness.copy()
-        # A slot that two newcomers draw keeps the later one, as if they had come one after the other.
-        newest = {int(slot): member for member, slot in enumerate(slots)}
-        members = np.array(list(newest.values()))
-        new_fitness[list(newest)] = fitness[members]
-        policies = put(self.policies, np.array(list(newest)), take(population, members))
-        return Archive(policies, new_fitness, self.size + room)
+        filled = self._with(np.arange(self.size, self.size + room), population, fitness, np.arange(room))
+        latecomers = np.arange(room, len(fitness))
+        return filled._with(filled._niche_slots(fitness[latecomers], rng), population, fitness, latecomers)
 
     def _niche_slots(self, fitness: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        if len(fitness) == 0:
-            return np.empty(0, int)
         low, high = two_means(self.fitness)
-        centres = np.array([self.fitness[low].mean(), self.fitness[high].mean() if len(high) else np.inf])
+        centres = self.fitness[low].mean(), self.fitness[high].mean() if len(high) else np.inf
         niches = [low if abs(f - centres[0]) <= abs(f - centres[1]) else high for f in fitness]
-        return np.array([rng.choice(niche) for niche in niches])
+        return np.array([rng.choice(niche) for niche in niches], int)
+
+    def _with(self, slots: np.ndarray, population: FlowPolicy, fitness: np.ndarray, members: np.ndarray) -> "Archive":
+        """These members of the population in these slots; of two in one slot the later stays."""
+        newest = {int(slot): int(member) for slot, member in zip(slots, members, strict=True)}
+        if not newest:
+            return self
+        where, who = np.array(list(newest)), np.array(list(newest.values()))
+        new_fitness = self.fitness.copy()
+        new_fitness[where] = fitness[who]
+        return Archive(
+            put(self.policies, where, take(population, who)), new_fitness, max(self.size, int(where.max()) + 1)
+        )
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """n different slots, uniformly; all of them if there are fewer."""

@@ -41,7 +41,7 @@ class Loaded(NamedTuple):
 def to_arrays(tree: Any) -> dict[str, np.ndarray]:
     """Every leaf under its path in the tree."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+    return {jax.tree_util.keystr(path): np.asarray(leaf, order="C") for path, leaf in leaves}
 
 
 def from_arrays(template: State, arrays: dict[str, np.ndarray]) -> State:
@@ -79,7 +79,7 @@ def save(folder: Path, state: Any, replay: ReplayBuffer, mark: Mark, metrics: di
         metrics: the size of each metrics file then, in bytes.
         identity: the hash of the configuration that the state belongs to.
     """
-    segments = _save_replay(folder / "replay", _newest_segments(folder), replay, mark)
+    new, segments = _save_replay(folder / "replay", replay, mark)
     data = safetensors.numpy.save(to_arrays(state))
     manifest = {
         "format": FORMAT,
@@ -96,7 +96,7 @@ def save(folder: Path, state: Any, replay: ReplayBuffer, mark: Mark, metrics: di
     temporary.mkdir(parents=True)
     try:
         write_durably(temporary / "state.safetensors", data)
-        write_durably(temporary / "manifest.json", json.dumps(manifest, indent=1).encode())
+        write_durably(temporary / "manifest.json", json.dumps(_sealed(manifest), indent=1).encode())
         if target.exists():
             shutil.rmtree(target)
         temporary.rename(target)
@@ -104,6 +104,10 @@ def save(folder: Path, state: Any, replay: ReplayBuffer, mark: Mark, metrics: di
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     sync_folder(target.parent)
+    # Only now are they safe on the disk.
+    for _ in range(new):
+        replay.unsaved.popleft()
+    replay.saved = segments
     _prune(folder)
 
 
@@ -140,6 +144,7 @@ def load_replay(folder: Path, manifest: dict[str, Any], replay: ReplayBuffer) ->
             yield from islice(_unpack(safetensors.numpy.load(data)), skip, None)
 
     replay.restore(episodes(), mark)
+    replay.saved = manifest["replay"]["segments"]
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -148,10 +153,18 @@ def list_checkpoints(folder: Path) -> list[Path]:
     return sorted(path for path in found if path.name.isdigit())
 
 
+def _sealed(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The manifest with a hash of itself."""
+    return {**manifest, "sha256": sha256(json.dumps(manifest, sort_keys=True).encode())}
+
+
 def _manifest(path: Path) -> dict[str, Any]:
     manifest = json.loads((path / "manifest.json").read_bytes())
     if manifest["format"] > FORMAT:
         raise ValueError(f"its format {manifest['format']} is newer than this version of arac reads ({FORMAT})")
+    seal = manifest.pop("sha256")
+    if _sealed(manifest)["sha256"] != seal:
+        raise ValueError("manifest.json does not match its hash")
     return manifest
 
 
@@ -162,22 +175,18 @@ def _verified(path: Path, expected: str) -> bytes:
     return data
 
 
-def _newest_segments(folder: Path) -> list[dict[str, Any]]:
-    checkpoints = list_checkpoints(folder)
-    return _manifest(checkpoints[-1])["replay"]["segments"] if checkpoints else []
-
-
-def _save_replay(folder: Path, known: list[dict[str, Any]], replay: ReplayBuffer, mark: Mark) -> list[dict[str, Any]]:
-    """Writes the episodes that no segment has yet; all segments that are still needed."""
-    first_unsaved = replay.mark.episodes - len(replay.unsaved)
-    new = [replay.unsaved.popleft() for _ in range(mark.episodes - first_unsaved)]
+def _save_replay(folder: Path, replay: ReplayBuffer, mark: Mark) -> tuple[int, list[dict[str, Any]]]:
+    """Writes the episodes that no file has yet: how many those were, and all files that are still needed."""
+    first = replay.mark.episodes - len(replay.unsaved)
+    new = list(islice(replay.unsaved, mark.episodes - first))
+    segments = replay.saved
     if new:
         data = safetensors.numpy.save(_pack(new))
-        name = f"{first_unsaved:012d}.safetensors"
+        name = f"{first:012d}.safetensors"
         folder.mkdir(exist_ok=True)
         write_durably(folder / name, data)
-        known = [*known, {"file": name, "sha256": sha256(data), "first": first_unsaved, "count": len(new)}]
-    return [segment for segment in known if segment["first"] + segment["count"] > mark.first_episode]
+        segments = [*segments, {"file": name, "sha256": sha256(data), "first": first, "count": len(new)}]
+    return len(new), [segment for segment in segments if segment["first"] + segment["count"] > mark.first_episode]
 
 
 def _pack(episodes: list[Episode]) -> dict[str, np.ndarray]:
@@ -206,11 +215,15 @@ def _unpack(arrays: dict[str, np.ndarray]) -> Iterable[Episode]:
 
 
 def _prune(folder: Path) -> None:
-    """Removes all but the last checkpoints, then the segments that none of those needs."""
+    """Removes all but the last checkpoints, then the replay files that none of those needs."""
     checkpoints = list_checkpoints(folder)
     for path in checkpoints[:-KEPT]:
         shutil.rmtree(path)
-    needed = {segment["file"] for path in checkpoints[-KEPT:] for segment in _manifest(path)["replay"]["segments"]}
+    try:
+        manifests = [_manifest(path) for path in checkpoints[-KEPT:]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # one of them is broken: what it needs is not known, so everything stays
+    needed = {segment["file"] for manifest in manifests for segment in manifest["replay"]["segments"]}
     for path in (folder / "replay").glob("*"):
         if path.name not in needed:
             path.unlink()

@@ -105,11 +105,7 @@ def train(argv: list[str]) -> None:
     if args.env != env_id:  # it stands behind some flag: once more, with the defaults of its task
         args = parse(args.env)
     agent = AGENTS[algorithm.name](
-        args.env,
-        seed=args.seed,
-        preset=use_preset,
-        max_episode_steps=args.max_episode_steps,
-        **asdict(args.config),
+        args.env, seed=args.seed, preset=use_preset, max_episode_steps=args.max_episode_steps, **asdict(args.config)
     )
     check_run(agent.config, args.steps, agent.env.max_episode_steps)
     name = f"{re.sub(r'[/:]', '_', args.env)}-{algorithm.name}-seed{args.seed}"
@@ -151,10 +147,14 @@ def resume(argv: list[str]) -> None:
 
 def evaluate(argv: list[str]) -> None:
     from arac.agent import load
+    from arac.display import episode_bar
+    from arac.progress import Progress
 
     args = _parse(EvaluateArgs, "evaluate", argv)
     agent = load(args.run)
-    score = agent.evaluate(args.episodes, seed=args.seed)
+    progress = Progress()
+    with episode_bar(progress, args.episodes):
+        score = agent.evaluate(args.episodes, seed=args.seed, progress=progress)
     print(f"{agent.algorithm.title} on {agent.env.id}, trained for {agent.state.env_steps:,} steps")
     print(f"champion over {args.episodes} fresh episodes: {score.mean:,.1f} ± {score.std:,.1f}")
     low, high = score.returns.min(), score.returns.max()
@@ -194,6 +194,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except EnvironmentFailure as error:
         print(f"arac: {error}", file=sys.stderr)
+        return 3
+    except OSError as error:
+        print(f"arac: the machine failed: {error}", file=sys.stderr)
         return 3
     except KeyboardInterrupt:
         return 130

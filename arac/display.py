@@ -2,9 +2,12 @@
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
+import rich.progress
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -157,13 +160,10 @@ class Panel:
 
     def _render(self) -> RenderableType:
         head = Text(self._title, style="bold")
-        bar = ProgressBar(total=self._pace.total_steps, completed=self._pace.env_steps, width=60)
-        rows: list[RenderableType] = [
-            head,
-            bar,
-            Text(str(self._pace)),
-            Text(phase_text(self._progress), style="cyan"),
-        ]
+        line = Table.grid(padding=(0, 1))
+        bar = ProgressBar(total=self._pace.total_steps, completed=self._pace.env_steps, width=40)
+        line.add_row(bar, Text(str(self._pace)))
+        rows: list[RenderableType] = [head, line, Text(phase_text(self._progress), style="cyan")]
         if self._latest is not None:
             rows += [self._members(self._latest), Text(self._summary(self._latest), style="dim")]
         return Group(*rows)
@@ -199,6 +199,18 @@ def choose(progress: Progress, pace: Pace, title: str, archive_capacity: int | N
     if sys.stdout.isatty():
         return Panel(progress, pace, title, archive_capacity)
     return Plain(progress, pace)
+
+
+@contextmanager
+def episode_bar(progress: Progress, episodes: int) -> Iterator[None]:
+    """A bar with the time left while episodes are played; nothing where the output is not a terminal."""
+    if not sys.stdout.isatty():
+        yield
+        return
+    with rich.progress.Progress(*rich.progress.Progress.get_default_columns(), transient=True) as bar:
+        task = bar.add_task("episodes", total=episodes)
+        progress.on_advance = lambda: bar.advance(task)
+        yield
 
 
 def phase_text(progress: Progress) -> str:

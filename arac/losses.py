@@ -48,11 +48,7 @@ def value_target(target_value: MLP, batch: Batch, discount: float) -> Float[Arra
 
 
 def value_loss(
-    online: QAndValue,
-    policy: Policy,
-    temperature: Float[Array, ""],
-    batch: Batch,
-    noise: Float[Array, "batch action"],
+    online: QAndValue, policy: Policy, temperature: Float[Array, ""], batch: Batch, noise: Float[Array, "batch action"]
 ) -> Float[Array, ""]:
     """Eq. 4: the value moves to the smaller Q of a fresh action, plus the policy's entropy there."""
     action, log_prob = policy.sample(batch.observation, noise)
@@ -162,10 +158,7 @@ def gaussian_kl(
 
 
 def policy_kl(
-    policy: FlowPolicy,
-    other: FlowPolicy,
-    observation: Float[Array, "batch obs"],
-    noise: Float[Array, "batch action"],
+    policy: FlowPolicy, other: FlowPolicy, observation: Float[Array, "batch obs"], noise: Float[Array, "batch action"]
 ) -> Float[Array, ""]:
     """KL between two whole policies, each on its own base: how differently two members behave."""
     return flow_kl(policy, other, observation, noise, base="own")

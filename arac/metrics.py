@@ -20,31 +20,33 @@ class Metrics:
     """Appends to the metrics files of a run folder."""
 
     def __init__(self, folder: Path) -> None:
-        from tensorboardX import SummaryWriter
-
         self._folder = folder
         self._began = time.time()
-        self._tensorboard = SummaryWriter(str(folder / "tensorboard"), write_to_disk=True)
+        self._purge_step: int | None = None
+        self._tensorboard: Any = None
         if not (folder / "episodes.csv").exists():
             (folder / "episodes.csv").write_text(",".join(EPISODE_COLUMNS) + "\n")
             (folder / "evaluations.jsonl").touch()
+
+    def go_back(self, env_steps: int, sizes: dict[str, int]) -> None:
+        """Cuts what was written after a checkpoint; the resumed run writes it again."""
+        for name, size in sizes.items():
+            with (self._folder / name).open("r+b") as file:
+                file.truncate(size)
+        self._purge_step = env_steps + 1
 
     def evaluation(self, evaluation: Evaluation) -> None:
         row = evaluation_row(evaluation)
         self._append("evaluations.jsonl", json.dumps(row) + "\n")
         self._append("episodes.csv", _episode_lines(evaluation))
         for tag, value in _scalars(row).items():
-            self._tensorboard.add_scalar(tag, value, evaluation.env_steps)
-        self._tensorboard.flush()
+            self._events().add_scalar(tag, value, evaluation.env_steps)
+        self._events().flush()
 
     def timing(self, env_steps: int, generation: int, seconds: dict[str, float]) -> None:
         """What the phases cost since the run was started or resumed."""
         phases = {name: round(spent, 3) for name, spent in seconds.items()}
-        row = {
-            "env_steps": env_steps,
-            "generation": generation,
-            "seconds": round(time.time() - self._began, 3),
-        }
+        row = {"env_steps": env_steps, "generation": generation, "seconds": round(time.time() - self._began, 3)}
         self._append("timings.jsonl", json.dumps({**row, "phases": phases}) + "\n")
 
     def sizes(self) -> dict[str, int]:
@@ -52,18 +54,20 @@ class Metrics:
         return {name: (self._folder / name).stat().st_size for name in DETERMINISTIC_FILES}
 
     def close(self) -> None:
-        self._tensorboard.close()
+        if self._tensorboard is not None:
+            self._tensorboard.close()
+
+    def _events(self) -> Any:
+        """TensorBoard's writer, made at the first evaluation: importing it takes a while."""
+        if self._tensorboard is None:
+            from tensorboardX import SummaryWriter
+
+            self._tensorboard = SummaryWriter(str(self._folder / "tensorboard"), purge_step=self._purge_step)
+        return self._tensorboard
 
     def _append(self, name: str, text: str) -> None:
         with (self._folder / name).open("a") as file:
             file.write(text)
-
-
-def truncate(folder: Path, sizes: dict[str, int]) -> None:
-    """Cuts what was written after a checkpoint; the resumed run writes it again."""
-    for name, size in sizes.items():
-        with (folder / name).open("r+b") as file:
-            file.truncate(size)
 
 
 def read_evaluations(folder: Path) -> list[dict[str, Any]]:
@@ -99,10 +103,7 @@ def _episode_lines(evaluation: Evaluation) -> str:
 def _scalars(row: dict[str, Any]) -> dict[str, float]:
     scalars = {f"train/{name}": value for name, value in row.items() if name.endswith(("loss", "entropy", "kl"))}
     scalars |= {f"fitness/member_{member}": value for member, value in enumerate(row["fitness"])}
-    scalars |= {
-        "eval/champion_return": row["champion_return"],
-        "population/archive_size": row["archive_size"],
-    }
+    scalars |= {"eval/champion_return": row["champion_return"], "population/archive_size": row["archive_size"]}
     if row["diversity"]["mean_kl"] is not None:
         scalars["population/mean_kl"] = row["diversity"]["mean_kl"]
     return scalars

@@ -6,10 +6,11 @@ observation of a truncated episode is there to bootstrap from. A second ring lis
 transition, oldest first, so sampling is uniform over transitions and no pair ever spans two episodes.
 """
 
+import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -72,6 +73,7 @@ class ReplayBuffer:
             starts=jnp.zeros(capacity, jnp.int32),
         )
         self.unsaved: deque[Episode] = deque()  # the newest episodes, until a checkpoint has them
+        self.saved: list[dict[str, Any]] = []  # the files that hold those before, as checkpoints list them
         self._lengths: deque[int] = deque()
         self._first_episode = 0
         self._oldest_row = 0
@@ -100,6 +102,25 @@ class ReplayBuffer:
         self._first_episode, self._oldest_row = mark.first_episode, mark.row
         for episode in episodes:
             self._add(episode)
+
+    def forget_files(self) -> None:
+        """Holds every episode as unsaved again, for a run folder that has none of them."""
+        self.saved, self.unsaved = [], deque(self._episodes())
+
+    def _episodes(self) -> Iterator[Episode]:
+        first_row = self._oldest_row
+        for steps in self._lengths:
+            rows = (first_row + np.arange(steps + 1)) % self.rows
+            rewards = np.asarray(self.storage.rewards[rows[:-1]])
+            yield Episode(
+                observations=np.asarray(self.storage.observations[rows]),
+                actions=np.asarray(self.storage.actions[rows[:-1]]),
+                rewards=rewards,
+                terminated=bool(self.storage.terminals[rows[-2]]),
+                total=math.fsum(rewards.tolist()),
+                steps=steps,
+            )
+            first_row += steps + 1
 
     def _add(self, episode: Episode) -> None:
         steps = len(episode)

@@ -63,9 +63,7 @@ class Description:
         environment = table["environment"]
         algorithm = algorithms.find(table["algorithm"])
         spec = envs.check(
-            environment["id"],
-            max_episode_steps=environment["max_episode_steps"],
-            kwargs=environment["kwargs"],
+            environment["id"], max_episode_steps=environment["max_episode_steps"], kwargs=environment["kwargs"]
         )
         config, _ = configured(algorithm.config, spec.id, table["config"], preset=False)
         preset = None if table["preset"] == "none" else table["preset"]
@@ -105,7 +103,7 @@ class Run:
         """The state of the newest whole checkpoint, with replay and metrics as they were; and what was skipped."""
         loaded = checkpoint.load(self.folder, template, self.description.identity)
         checkpoint.load_replay(self.folder, loaded.manifest, replay)
-        metrics.truncate(self.folder, loaded.manifest["metrics"])
+        self._metrics.go_back(loaded.state.env_steps, loaded.manifest["metrics"])
         self._saved_steps = loaded.state.env_steps
         return loaded.state, loaded.skipped
 

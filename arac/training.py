@@ -1,7 +1,7 @@
 """The loop around the generations: record, show, save, stop."""
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -13,19 +13,15 @@ from arac.errors import EnvironmentFailure, Interrupted, UserError
 from arac.replay import Mark
 from arac.runs import Run
 
+Outcome: TypeAlias = Literal["done", "stopped", "interrupted"]  # stopped: by the callback
 # Called after each generation with the state and its evaluation, if it had one; False stops the run.
 Callback: TypeAlias = Callable[[Any, Evaluation | None], bool | None]
 
 
 def train(
-    algorithm: Algorithm,
-    context: Context,
-    state: Any,
-    run: Run | None,
-    display: Display,
-    callback: Callback | None,
-) -> tuple[Any, bool]:
-    """Generations until `context.total_steps`. The last state, and whether the run came to its end.
+    algorithm: Algorithm, context: Context, state: Any, run: Run | None, display: Display, callback: Callback | None
+) -> tuple[Any, Outcome]:
+    """Generations until `context.total_steps`. The last state, and how it ended.
 
     A generation that Ctrl-C or SIGTERM interrupts is dropped: the checkpoint holds the state before it, and the run
     that resumes plays it again with the same numbers.
@@ -49,13 +45,13 @@ def train(
             saver.end(state)
             if callback is not None and callback(state, evaluation) is False:
                 saver.save_last()
-                return state, False
+                return state, "stopped"
             context.progress.check()
         saver.save_last()
     except Interrupted:
         saver.save_last()
-        return saver.state, False
-    return state, True
+        return saver.state, "interrupted"
+    return state, "done"
 
 
 class Saver:

@@ -14,13 +14,7 @@ from jaxtyping import Array, Float
 
 from arac import replay
 from arac.critics import Critic
-from arac.losses import (
-    Archived,
-    Base,
-    actor_loss,
-    attraction_repulsion_loss,
-    critic_loss,
-)
+from arac.losses import Archived, Base, actor_loss, attraction_repulsion_loss, critic_loss
 from arac.policies import FlowPolicy
 from arac.replay import Batch, Contents
 

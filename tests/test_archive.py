@@ -70,9 +70,6 @@ def test_a_capacity_below_the_population_holds_that_many_of_its_members():
     assert_policies_match_fitness(archive)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="niches come from the archive before it was filled up, empty slots counting as 0"
-)
 def test_those_who_find_no_room_replace_members_of_the_nearest_niche_of_the_full_archive():
     for seed in range(20):
         archive = add(Archive.empty(ONE, 4), 1, 1, 100, 100, 101, seed=seed)

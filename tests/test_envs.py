@@ -98,7 +98,6 @@ def test_what_is_no_environments_name_is_refused(env_id):
     assert repr(env_id) in refusal(env_id)
 
 
-@pytest.mark.xfail(strict=True, reason="only gymnasium's own errors are caught where an environment is made")
 @pytest.mark.parametrize(
     ("env_id", "settings"),
     [

@@ -173,6 +173,15 @@ def test_closed_form_inverse_is_the_root_that_bisection_finds(drawn):
     )
 
 
+@given(raws=arrays(np.float32, 2, elements=numbers(4)))
+@quick
+def test_inverse_keeps_every_digit_close_to_the_centre(raws):
+    flow = RadialFlow(np.zeros(3, np.float32), *(np.asarray(raw) for raw in raws))
+    y = (np.logspace(-6, 3, 10)[:, None] * directions(3, 1)).astype(np.float32)
+    expected = bisected_inverse(cast(flow, np.float64), y.astype(np.float64))
+    np.testing.assert_allclose(flow.inverse(y), expected, rtol=1e-6)
+
+
 @jax.jit
 def log_dets(flows, z):
     """The stated log-determinants of the flows and of their inverse, each with that of the Jacobian."""

@@ -8,15 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from arac import streams
-from arac.algorithms.shared import (
-    Context,
-    Evaluation,
-    evaluate,
-    evaluation_due,
-    learning_steps,
-    measure,
-    rules,
-)
+from arac.algorithms.shared import Context, Evaluation, evaluate, evaluation_due, learning_steps, measure, rules
 from arac.archive import Archive, betas
 from arac.config import ARACConfig
 from arac.critics import init_critic
@@ -52,12 +44,7 @@ def init(config: ARACConfig, env: EnvSpec, seed: int) -> State:
 
     def init_policy(key: jax.Array) -> FlowPolicy:
         return FlowPolicy.init(
-            key,
-            env.observation_size,
-            env.action_size,
-            hidden=(config.hidden_size,),
-            flows=config.flows,
-            sigma=sigma,
+            key, env.observation_size, env.action_size, hidden=(config.hidden_size,), flows=config.flows, sigma=sigma
         )
 
     population = over_members(init_policy, streams.key(seed, "population"), config.population_size)
@@ -118,25 +105,16 @@ def generation(context: Context, state: State) -> tuple[State, Evaluation | None
 
 def update_critic(context: Context, state: State, before: int, after: int) -> tuple[CriticLearner, float]:
     """`after - before` mini-batches, shared equally by the elites; also the mean loss."""
+    config: ARACConfig = context.config
+    fixed, contents = rules(config), context.replay.contents
     learner, total = state.critic, 0.0
     for slot, elite in enumerate(state.elites):
         policy = take(state.population, elite)
         key = streams.key(context.seed, "critic", state.generation, slot)
         count = _share(after, slot, len(state.elites)) - _share(before, slot, len(state.elites))
         for start, stop in context.progress.chunks("critic", count):
-            learner, loss = jax.block_until_ready(
-                critic_updates(
-                    rules(context.config),
-                    learner,
-                    policy,
-                    context.config.temperature,
-                    context.replay.contents,
-                    key,
-                    start,
-                    stop,
-                )
-            )
-            total += float(loss)
+            learner, loss = critic_updates(fixed, learner, policy, config.temperature, contents, key, start, stop)
+            total += float(loss)  # waits for it: progress shows what is done, not what is queued
     return learner, total / max(after - before, 1)
 
 
@@ -152,35 +130,29 @@ def update_actors(
     felt = sample_archive(context, state)
     groups = [(everyone, None)] if felt is None else [(state.elites, felt), (np.delete(everyone, state.elites), None)]
 
-    actors = state.actors
+    actors, contents = state.actors, context.replay.contents
     sums = {"actor_loss": 0.0, "entropy": 0.0, "archive_kl": 0.0}
     for members, archived in groups:
         if len(members) == 0:
             continue
         learners = take(actors, members)
         for start, stop in context.progress.chunks("actors", count):
-            learners, metrics = jax.block_until_ready(
-                actor_updates(
-                    rules(config),
-                    learners,
-                    critic.critic,
-                    config.temperature,
-                    archived,
-                    context.replay.contents,
-                    keys[members],
-                    start,
-                    stop,
-                )
+            learners, metrics = actor_updates(
+                rules(config),
+                learners,
+                critic.critic,
+                config.temperature,
+                archived,
+                contents,
+                keys[members],
+                start,
+                stop,
             )
             sums["actor_loss"] += float(metrics.loss.sum())
             sums["entropy"] -= float(metrics.log_prob.sum())
             sums["archive_kl"] += float(metrics.archive_kl.sum())
         actors = put(actors, members, learners)
-    weights = {
-        "actor_loss": config.population_size,
-        "entropy": config.population_size,
-        "archive_kl": config.elites,
-    }
+    weights = {"actor_loss": config.population_size, "entropy": config.population_size, "archive_kl": config.elites}
     return actors, {name: total / max(count * weights[name], 1) for name, total in sums.items()}
 
 

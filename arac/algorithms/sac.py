@@ -11,15 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from arac import streams
-from arac.algorithms.shared import (
-    Context,
-    Evaluation,
-    evaluate,
-    evaluation_due,
-    learning_steps,
-    measure,
-    rules,
-)
+from arac.algorithms.shared import Context, Evaluation, evaluate, evaluation_due, learning_steps, measure, rules
 from arac.config import SACConfig, SACNFConfig
 from arac.critics import init_critic
 from arac.envs import EnvSpec
@@ -125,19 +117,9 @@ def update(context: Context, state: State, count: int) -> tuple[Learner, dict[st
     """`count` updates, and the means of what they report."""
     learner, sums = state.learner, Losses(0.0, 0.0, 0.0, 0.0)
     target_entropy = -float(context.env.action_size) if context.config.temperature == "auto" else None
-    key = streams.key(context.seed, "updates", state.generation)
+    key, fixed = streams.key(context.seed, "updates", state.generation), rules(context.config)
     for start, stop in context.progress.chunks("update", count):
-        learner, losses = jax.block_until_ready(
-            sac_updates(
-                rules(context.config),
-                target_entropy,
-                learner,
-                context.replay.contents,
-                key,
-                start,
-                stop,
-            )
-        )
+        learner, losses = sac_updates(fixed, target_entropy, learner, context.replay.contents, key, start, stop)
         sums = Losses(*(total + float(part) for total, part in zip(sums, losses, strict=True)))
     return learner, {name: total / max(count, 1) for name, total in sums._asdict().items()}
 

@@ -93,9 +93,7 @@ def measure(
     """The row of an evaluation, with the divergences between members on states from replay."""
     returns = np.array([[episode.total for episode in of_member] for of_member in episodes])
     batch, noise = draw(
-        rules(context.config),
-        context.replay.contents,
-        streams.key(context.seed, "diversity", generation),
+        rules(context.config), context.replay.contents, streams.key(context.seed, "diversity", generation)
     )
     return Evaluation(
         env_steps=env_steps,

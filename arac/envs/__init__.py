@@ -34,6 +34,8 @@ def check(env_id: str, *, max_episode_steps: int | None = None, kwargs: dict[str
     Raises:
         UserError: if there is no such environment, or its spaces or time limit are not what ARAC needs.
     """
+    if max_episode_steps is not None and max_episode_steps < 1:
+        raise UserError(f"max_episode_steps must be at least 1 for {env_id}, got {max_episode_steps}.")
     env = _make(env_id, max_episode_steps, kwargs or {})
     try:
         limit = env.spec.max_episode_steps if env.spec else None
@@ -72,8 +74,9 @@ def _make(env_id: str, max_episode_steps: int | None, kwargs: dict[str, Any]) ->
             env = gymnasium.make(env_id, max_episode_steps=max_episode_steps, disable_env_checker=True, **kwargs)
     except gymnasium.error.UnregisteredEnv:
         raise UserError(f"There is no environment {env_id!r}.{suggestion(env_id, gymnasium.registry)}") from None
-    except gymnasium.error.Error as error:
-        raise UserError(f"{env_id!r} cannot be made: {' '.join(str(error).split())}") from None
+    except Exception as error:  # whatever somebody else's constructor raises
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UserError(f"The environment {env_id!r} cannot be made: {reason}") from None
     flat_box = isinstance(env.observation_space, Box) and len(env.observation_space.shape) == 1
     if flat_box or isinstance(env.observation_space, gymnasium.spaces.Discrete):
         return env

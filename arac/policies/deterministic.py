@@ -19,12 +19,7 @@ class DeterministicPolicy(eqx.Module):
 
     @staticmethod
     def init(
-        key: jax.Array,
-        observation_size: int,
-        action_size: int,
-        *,
-        hidden: tuple[int, ...],
-        exploration: float,
+        key: jax.Array, observation_size: int, action_size: int, *, hidden: tuple[int, ...], exploration: float
     ) -> "DeterministicPolicy":
         return DeterministicPolicy(MLP.init(key, (observation_size, *hidden, action_size)), exploration)
 

@@ -81,7 +81,7 @@ def _choose(task: Task, observation: np.ndarray, rng: np.random.Generator, size:
 
 
 def _finite(value: Any, name: str, env: Any, task: Task, step: int) -> Any:
-    array = np.asarray(value, np.float32)
+    array = np.array(value, np.float32)  # a copy: some environments reuse theirs
     if not np.isfinite(array).all():
         raise EnvironmentFailure(
             f"{env.spec.id} gave a {name} that is not finite at step {step} of a {task.stream} episode "

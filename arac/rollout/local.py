@@ -58,7 +58,7 @@ class LocalPool:
         def hand_out(pipe: Connection) -> None:
             if (item := next(waiting, None)) is not None:
                 playing[pipe] = item[0]
-                pipe.send(item[1])
+                _send(pipe, item[1])
 
         for _, pipe in self._workers:
             hand_out(pipe)
@@ -98,6 +98,13 @@ def _start_worker(spec: EnvSpec) -> tuple[subprocess.Popen[bytes], Connection]:
     pipe = Connection(here.detach())
     pipe.send(spec)
     return process, pipe
+
+
+def _send(pipe: Connection, task: Task) -> None:
+    try:
+        pipe.send(task)
+    except (BrokenPipeError, ConnectionResetError):
+        raise EnvironmentFailure("A worker process died while it waited for an episode to play.") from None
 
 
 def _receive(pipe: Connection) -> Episode:

@@ -29,28 +29,14 @@ class Rollouts:
         return self._run("collect", population, 1, acting, "explore", generation, record=True)
 
     def evaluate(
-        self,
-        population: Any,
-        generation: int,
-        episodes: int,
-        *,
-        record: bool = False,
-        stream: str = "evaluate",
+        self, population: Any, generation: int, episodes: int, *, record: bool = False, stream: str = "evaluate"
     ) -> list[list[Episode]]:
         """`episodes` episodes without noise for each member."""
         flat = self._run("evaluate", population, episodes, "mode", stream, generation, record=record)
         return [flat[start : start + episodes] for start in range(0, len(flat), episodes)]
 
     def _run(
-        self,
-        phase: str,
-        population: Any,
-        episodes: int,
-        acting: Acting,
-        stream: str,
-        generation: int,
-        *,
-        record: bool,
+        self, phase: str, population: Any, episodes: int, acting: Acting, stream: str, generation: int, *, record: bool
     ) -> list[Episode]:
         policies = members(population)
         tasks = [

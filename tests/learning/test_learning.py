@@ -1,37 +1,45 @@
-"""Learning is shown by learning: returns that random play cannot reach, on a real MuJoCo task."""
+"""Learning is shown by learning: swinging a pendulum up and holding it there, which random play cannot do."""
 
 import numpy as np
 import pytest
 
 import arac
+from arac import envs
 
-SETTINGS = {"warmup_steps": 500, "eval_interval": 2000, "eval_episodes": 3, "batch_size": 128, "hidden_size": 64}
+SETTINGS = {
+    "warmup_steps": 1000,
+    "eval_interval": 1000,
+    "eval_episodes": 3,
+    "batch_size": 128,
+    "hidden_size": 64,
+    "learning_rate": 1e-3,
+}
 
 
-def random_return(env_id, episodes=20):
-    agent = arac.SAC(env_id, workers=0)
-    env = arac.envs.make(agent.env)
-    rng, returns = np.random.default_rng(0), []
-    for seed in range(episodes):
+def best_random_return(spec, episodes=50):
+    env, rng = envs.make(spec), np.random.default_rng(0)
+
+    def play(seed):
         env.reset(seed=seed)
         total, over = 0.0, False
         while not over:
-            _, reward, terminated, truncated, _ = env.step(rng.uniform(agent.env.low, agent.env.high))
+            _, reward, terminated, truncated, _ = env.step(rng.uniform(spec.low, spec.high))
             total, over = total + reward, terminated or truncated
-        returns.append(total)
-    return max(returns)
+        return total
+
+    return max(play(seed) for seed in range(episodes))
 
 
 @pytest.mark.parametrize(
     ("kind", "steps", "settings"),
     [
-        (arac.ARAC, 8000, {"actor_coefficient": 5.0, "temperature": 0.05}),
-        (arac.SAC, 4000, {}),
-        (arac.SACNF, 4000, {"temperature": 0.05}),
+        (arac.ARAC, 6000, {"actor_coefficient": 5.0}),
+        (arac.SAC, 5000, {}),
+        (arac.SAC, 5000, {"critic": "value", "temperature": 0.2}),
+        (arac.SACNF, 5000, {}),
     ],
 )
-def test_it_learns_to_balance_far_longer_than_random_play(kind, steps, settings):
-    agent = kind("InvertedPendulum-v5", seed=0, **SETTINGS, **settings).learn(steps)
-    best_random = random_return("InvertedPendulum-v5")
-    assert best_random < 50
-    assert agent.evaluate(20).mean > 500
+def test_it_learns_what_random_play_never_reaches(kind, steps, settings):
+    agent = kind("Pendulum-v1", seed=0, **SETTINGS, **settings).learn(steps)
+    assert best_random_return(agent.env) < -500
+    assert agent.evaluate(20).mean > -300
