@@ -133,6 +133,14 @@ def load(folder: Path, template: State, identity: str) -> Loaded:
     raise UserError(f"{folder} has no checkpoint to go on from{reasons}; start again with `arac train`.")
 
 
+def set_aside_after(folder: Path, env_steps: int) -> None:
+    """Renames the broken checkpoints that are newer than the one a run goes on from: it will write them again."""
+    for path in list_checkpoints(folder):
+        if int(path.name) > env_steps:
+            shutil.rmtree(path.with_name(f"{path.name}.broken"), ignore_errors=True)
+            path.rename(path.with_name(f"{path.name}.broken"))
+
+
 def load_replay(folder: Path, manifest: dict[str, Any], replay: ReplayBuffer) -> None:
     """Fills an empty replay buffer with what the checkpoint's held."""
     mark = Mark(**manifest["replay"]["mark"])

@@ -167,8 +167,8 @@ def paper_table() -> dict[str, dict[str, Any]]:
 
 
 def task_name(env_id: str) -> str:
-    """`arac/HumanoidRllab-v0` is HumanoidRllab, `Hopper-v5` is Hopper."""
-    return re.sub(r"-v\d+$", "", env_id.rsplit("/", 1)[-1])
+    """`arac/HumanoidRllab-v0` is HumanoidRllab, `Hopper-v5` and `module:Hopper-v5` are Hopper."""
+    return re.sub(r"-v\d+$", "", re.split("[/:]", env_id)[-1])
 
 
 def _check_type(name: str, value: Any, hint: Any) -> None:

@@ -103,6 +103,7 @@ class Run:
         """The state of the newest whole checkpoint, with replay and metrics as they were; and what was skipped."""
         loaded = checkpoint.load(self.folder, template, self.description.identity)
         checkpoint.load_replay(self.folder, loaded.manifest, replay)
+        checkpoint.set_aside_after(self.folder, loaded.state.env_steps)
         self._metrics.go_back(loaded.state.env_steps, loaded.manifest["metrics"])
         self._saved_steps = loaded.state.env_steps
         return loaded.state, loaded.skipped

@@ -20,4 +20,5 @@ def key(seed: int, stream: str, *counters: int) -> jax.Array:
 
 def rng(seed: int, stream: str, *counters: int) -> np.random.Generator:
     """The NumPy generator of a stream at the given counters."""
-    return np.random.default_rng([seed, zlib.crc32(stream.encode()), *counters])
+    # NumPy takes no notice of zeros at the end, so the number of counters stands in front of them.
+    return np.random.default_rng([seed, zlib.crc32(stream.encode()), len(counters), *counters])

@@ -10,7 +10,7 @@ import safetensors.numpy
 from helpers import numbered_episode
 
 from arac import checkpoint, files
-from arac.checkpoint import from_arrays, list_checkpoints, load, load_replay, save, to_arrays
+from arac.checkpoint import from_arrays, list_checkpoints, load, load_replay, save, set_aside_after, to_arrays
 from arac.errors import UserError
 from arac.replay import ReplayBuffer, sample
 
@@ -459,3 +459,15 @@ def test_a_file_is_flushed_before_it_gets_its_name_and_its_folder_after(tmp_path
     monkeypatch.setattr(os, "fsync", fsync)
     files.write_durably(path, b"new")
     assert seen == [(".file.tmp", False), (tmp_path.name, True)]
+
+
+def test_a_broken_checkpoint_does_not_take_a_place_of_the_two_that_are_kept(tmp_path):
+    two_checkpoints(tmp_path)
+    flip_a_byte(checkpoint_folder(tmp_path, 20) / "state.safetensors")
+    loaded = load(tmp_path, TEMPLATE, "identity")
+    replay = loaded_replay(tmp_path, loaded.manifest)
+    set_aside_after(tmp_path, loaded.state.env_steps)
+    for steps in (12, 14, 16):
+        played(replay, 1)
+        save_at(tmp_path, steps, replay)
+    assert [int(path.name) for path in list_checkpoints(tmp_path)] == [14, 16]

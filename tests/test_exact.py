@@ -1,5 +1,6 @@
 """Same config and seed, same bytes: run twice, stopped anywhere and resumed, on one worker or many."""
 
+import json
 from pathlib import Path
 
 import jax
@@ -143,3 +144,25 @@ def test_nothing_is_written_without_a_run_folder(tmp_path, monkeypatch):
     agent = arac.SAC("InvertedPendulum-v5", **SETTINGS).learn(200)
     assert list(Path().iterdir()) == []
     assert len(agent.replay.unsaved) == 0
+
+
+def test_an_agent_that_learned_before_can_begin_a_run_that_resumes_exactly(tmp_path):
+    whole = arac.SACNF("InvertedPendulum-v5", seed=3, **SETTINGS).learn(150)
+    whole.learn(100, run_dir=tmp_path / "elsewhere").learn(250, run_dir=tmp_path / "whole")
+    again = arac.SACNF.load(tmp_path / "whole")
+    checkpoint.load_replay(tmp_path / "whole", manifest_of(tmp_path / "whole"), again.replay)
+    assert len(again.replay) == len(whole.replay)
+    assert_same(whole, again, tmp_path / "whole", tmp_path / "whole")
+
+
+def manifest_of(folder):
+    return json.loads((checkpoint.list_checkpoints(folder)[-1] / "manifest.json").read_bytes())
+
+
+def test_a_run_falls_back_to_the_older_checkpoint_and_still_ends_the_same(reference, tmp_path):
+    agent, folder = reference["arac"]
+    target = tmp_path / "run"
+    trained("arac", target, callback=lambda state, _: state.generation < 12)
+    newest = checkpoint.list_checkpoints(target)[-1] / "state.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-1])
+    assert_same(agent, resumed(target), folder, target)

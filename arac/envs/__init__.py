@@ -42,8 +42,8 @@ def check(env_id: str, *, max_episode_steps: int | None = None, kwargs: dict[str
         if limit is None:
             raise UserError(f"{env_id} has no time limit; give one with max_episode_steps (--max-episode-steps).")
         actions = env.action_space
-        if not isinstance(actions, Box):
-            raise UserError(f"{env_id} has {type(actions).__name__} actions; ARAC needs a continuous Box.")
+        if not isinstance(actions, Box) or not np.issubdtype(actions.dtype, np.floating):
+            raise UserError(f"{env_id} has {type(actions).__name__} actions; ARAC needs a continuous Box of floats.")
         if len(actions.shape) != 1 or actions.shape[0] == 0:
             raise UserError(f"{env_id} has actions of shape {actions.shape}; ARAC needs a vector of at least one.")
         if not (np.isfinite(actions.low).all() and np.isfinite(actions.high).all()):

@@ -104,14 +104,14 @@ def _send(pipe: Connection, task: Task) -> None:
     try:
         pipe.send(task)
     except (BrokenPipeError, ConnectionResetError):
-        raise EnvironmentFailure("A worker process died while it waited for an episode to play.") from None
+        _receive(pipe)  # says why, if the worker could still say it
 
 
 def _receive(pipe: Connection) -> Episode:
     try:
         answer = pipe.recv()
     except (EOFError, ConnectionResetError):
-        raise EnvironmentFailure("A worker process died while it played an episode.") from None
+        raise EnvironmentFailure("A worker process died without a word (killed, or out of memory?).") from None
     if isinstance(answer, str):
         raise EnvironmentFailure(f"The environment failed in a worker:\n{answer.rstrip()}")
     return answer
