@@ -1,8 +1,8 @@
 """The archive: earlier policies, kept diverse in fitness by niching (Algorithm 3 and Section 3.1 of the paper)."""
 
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +13,9 @@ from arac.population import put, take
 Strategy: TypeAlias = Literal["proactive", "reactive"]
 
 
-class Archive(eqx.Module):
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class Archive:
     """Up to `capacity` policies with their fitness. Immutable: `add` gives a new one."""
 
     policies: FlowPolicy  # stacked; slots from `size` on are empty

@@ -1,8 +1,8 @@
 """Critics: twin Q with a state value (SAC v1, the paper's), or twin Q alone (SAC v2)."""
 
+from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -10,11 +10,13 @@ from jaxtyping import Array, Float
 from arac.networks import MLP
 from arac.population import over_members
 
-Network = TypeVar("Network", bound=eqx.Module)
+Network = TypeVar("Network", bound="MLP | TwinQ")
 CriticKind: TypeAlias = Literal["value", "twin"]
 
 
-class TwinQ(eqx.Module):
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class TwinQ:
     """Two independent Q networks, stacked."""
 
     networks: MLP
@@ -26,12 +28,16 @@ class TwinQ(eqx.Module):
         return jax.vmap(lambda network: network(pair)[..., 0])(self.networks)
 
 
-class QAndValue(eqx.Module):
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class QAndValue:
     q: TwinQ
     value: MLP
 
 
-class ValueCritic(eqx.Module):
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class ValueCritic:
     """Bootstraps from a slowly moving state value (Eqs. 3 and 4)."""
 
     online: QAndValue
@@ -46,7 +52,9 @@ class ValueCritic(eqx.Module):
         return ValueCritic(online, moved(self.target, online.value, tau))
 
 
-class TwinCritic(eqx.Module):
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class TwinCritic:
     """Bootstraps from slowly moving twin Q networks and the policy's next action."""
 
     online: TwinQ

@@ -4,10 +4,10 @@ It is written against the array API, so one definition serves JAX in the jitted 
 workers, where a call for a single observation costs a fraction of a jitted one.
 """
 
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import equinox as eqx
 import jax
 from jaxtyping import Array, Float
 
@@ -21,7 +21,9 @@ def relu(x: Any) -> Any:
     return namespace(x).where(x > 0, x, 0.0)
 
 
-class MLP(eqx.Module):
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class MLP:
     """Linear layers with ReLU between them."""
 
     weights: tuple[Float[Array, "in out"], ...]

@@ -9,10 +9,10 @@ transition, oldest first, so sampling is uniform over transitions and no pair ev
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,7 +24,9 @@ from arac.rollout.episode import Episode
 _BLOCK = 1024
 
 
-class Storage(eqx.Module):
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class Storage:
     """The arrays on the device."""
 
     observations: Float[Array, "row obs"]

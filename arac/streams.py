@@ -12,7 +12,7 @@ import numpy as np
 
 def key(seed: int, stream: str, *counters: int) -> jax.Array:
     """The JAX key of a stream at the given counters."""
-    result = jax.random.key(seed)
+    result = jax.random.key(seed, impl="threefry2x32")
     for number in (zlib.crc32(stream.encode()), *counters):
         result = jax.random.fold_in(result, number)
     return result

@@ -15,7 +15,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ from arac.critics import init_critic
 from arac.losses import Archived
 from arac.policies import FlowPolicy
 from arac.population import over_members, take
-from arac.replay import ReplayBuffer
+from arac.replay import Contents, ReplayBuffer
 from arac.rollout.episode import Episode
 from arac.updates import ActorLearner, CriticLearner, Rules
 
@@ -44,15 +44,17 @@ def main() -> None:
 
     peak = time_of(cube_loop(), 1, args.rounds) / 20
     print(f"1024-cubed products: {2 * 1024**3 / peak / 1e9:.0f} GFLOP/s\n")
-    print(f"{'shape':10}{'update':32}{'per second':>11}{'ms':>8}{'products ms':>13}{'GFLOP/s':>9}{'ratio':>7}")
+    print(
+        f"{'shape':10}{'update':36}{'per second':>11}{'ms':>8}{'products':>10}{'sampling':>10}{'Adam':>7}{'ratio':>7}"
+    )
     rows = []
     for shape, sizes in SHAPES.items():
-        for name, loop, products in cases(*sizes):
-            row = {"shape": shape, "update": name, **compare(loop, products, args.updates, args.rounds)}
+        for case in cases(*sizes):
+            row = {"shape": shape, "update": case.name, **compare(case, args.updates, args.rounds)}
             rows.append(row)
             print(
-                f"{shape:10}{name:32}{row['per_second']:>11.0f}{row['update_ms']:>8.2f}{row['products_ms']:>13.2f}"
-                f"{row['products_gflops']:>9.0f}{row['ratio']:>7.2f}",
+                f"{shape:10}{case.name:36}{row['per_second']:>11.0f}{row['update_ms']:>8.2f}{row['products_ms']:>10.2f}"
+                f"{row['sampling_ms']:>10.2f}{row['adam_ms']:>7.2f}{row['ratio']:>7.2f}",
                 flush=True,
             )
     if args.json:
@@ -61,8 +63,17 @@ def main() -> None:
         args.json.write_text(json.dumps(result, indent=1) + "\n")
 
 
-def cases(observation_size: int, action_size: int, flows: int) -> Iterator[tuple[str, Callable, list[Any]]]:
-    """(name, loop of n updates, the products of one update)."""
+class Case(NamedTuple):
+    """An update, as loops of n: whole, its sampling alone, its optimiser alone; and its products."""
+
+    name: str
+    loop: Callable[[int], Any]
+    sampling: Callable[[int], Any]
+    adam: Callable[[int], Any]
+    products: list[Any]
+
+
+def cases(observation_size: int, action_size: int, flows: int) -> Iterator[Case]:
     contents = filled_replay(observation_size, action_size).contents
     key = jax.random.key(0)
     keys = jax.random.split(key, MEMBERS)
@@ -78,13 +89,15 @@ def cases(observation_size: int, action_size: int, flows: int) -> Iterator[tuple
     batch, noise = updates.draw(RULES, contents, key)
 
     one = take(population, 0)
-    yield (
+    yield Case(
         "critic",
         lambda n: updates.critic_updates(RULES, learner, one, 0.2, contents, key, 0, n),
+        sampling_loop(contents, keys[:1]),
+        adam_loop(critic.online, learner.optimiser),
         products_of(lambda: updates.critic_step(RULES, learner, one, jnp.float32(0.2), batch, noise)),
     )
 
-    def actor_case(members: int, archived: Archived | None) -> tuple[Callable, list[Any]]:
+    def actor_case(name: str, members: int, archived: Archived | None) -> Case:
         learners = take(actors, np.arange(members))
 
         def one_update() -> Any:
@@ -97,32 +110,59 @@ def cases(observation_size: int, action_size: int, flows: int) -> Iterator[tuple
         def loop(n: int) -> Any:
             return updates.actor_updates(RULES, learners, critic, 0.2, archived, contents, keys[:members], 0, n)
 
-        return loop, products_of(one_update)
+        return Case(
+            name,
+            loop,
+            sampling_loop(contents, keys[:members]),
+            adam_loop(learners.policy, learners.optimiser),
+            products_of(one_update),
+        )
 
     felt = Archived(
         jax.tree.map(lambda leaf: jnp.stack([leaf] * ELITES), population),
         jnp.full((ELITES, ARCHIVED), 0.2),
     )
-    yield (f"{MEMBERS} actors side by side", *actor_case(MEMBERS, None))
-    yield (f"{ELITES} elites with attraction-repulsion", *actor_case(ELITES, felt))
+    yield actor_case(f"{MEMBERS} actors side by side", MEMBERS, None)
+    yield actor_case(f"{ELITES} elites with attraction-repulsion", ELITES, felt)
 
 
-def compare(loop: Callable, products: list[Any], count: int, rounds: int) -> dict[str, float]:
-    """Times a loop of updates and the loop of its products alone, one after the other, several times."""
-    alone = products_loop(products)
-    loops = (lambda: loop(count), lambda: alone(count))
-    for run in loops:
-        jax.block_until_ready(run())
-    times = [[seconds(run) / count for run in loops] for _ in range(rounds)]
-    update, product = (statistics.median(column) for column in zip(*times, strict=True))
-    flops = sum(flop_count(equation) for equation in products)
+def compare(case: Case, count: int, rounds: int) -> dict[str, float]:
+    """Times the loops of a case one after the other, several times; medians."""
+    loops = (case.loop, products_loop(case.products), case.sampling, case.adam)
+    for loop in loops:
+        jax.block_until_ready(loop(count))
+    times = [[seconds(lambda loop=loop: loop(count)) / count for loop in loops] for _ in range(rounds)]  # type: ignore[misc]
+    update, product, sampling, adam = (statistics.median(column) for column in zip(*times, strict=True))
     return {
         "per_second": 1 / update,
         "update_ms": 1e3 * update,
         "products_ms": 1e3 * product,
-        "products_gflops": flops / product / 1e9,
+        "products_gflops": sum(flop_count(equation) for equation in case.products) / product / 1e9,
+        "sampling_ms": 1e3 * sampling,
+        "adam_ms": 1e3 * adam,
         "ratio": product / update,
     }
+
+
+def sampling_loop(contents: Contents, keys: jax.Array) -> Callable[[int], Any]:
+    """Mini-batches and noise for n updates, one for each key and update."""
+
+    def once(i: int, total: jax.Array, contents: Contents) -> jax.Array:
+        drawn = jax.vmap(lambda key: updates.draw(RULES, contents, jax.random.fold_in(key, i)))(keys)
+        return total + sum(leaf.ravel()[0] for leaf in jax.tree.leaves(jax.lax.optimization_barrier(drawn)))
+
+    run = jax.jit(lambda n, c: jax.lax.fori_loop(0, n, lambda i, total: once(i, total, c), jnp.zeros(())))
+    return lambda n: run(n, contents)
+
+
+def adam_loop(parameters: Any, optimiser: Any) -> Callable[[int], Any]:
+    """n steps of the optimiser with a gradient that costs nothing."""
+
+    def once(_: int, carry: tuple[Any, Any]) -> tuple[Any, Any]:
+        return updates.gradient_step(RULES, carry[0], carry[0], carry[1])
+
+    run = jax.jit(lambda n, start: jax.lax.fori_loop(0, n, once, start))
+    return lambda n: run(n, (parameters, optimiser))
 
 
 def products_of(step: Callable[[], Any]) -> list[Any]:

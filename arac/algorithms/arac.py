@@ -1,8 +1,7 @@
 """ARAC: Attraction-Repulsion Actor-Critic, Algorithm 1 of the paper in its order."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,7 +18,9 @@ from arac.population import over_members, put, take, top_k
 from arac.updates import ActorLearner, CriticLearner, actor_updates, adam, critic_updates
 
 
-class State(eqx.Module):
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class State:
     """Everything that a generation hands to the next, but for replay."""
 
     actors: ActorLearner  # the population and its optimisers, stacked
@@ -123,8 +124,7 @@ def update_actors(
 ) -> tuple[ActorLearner, dict[str, float]]:
     """`p (after - before) / M` mini-batches for each actor: Eq. 5 for elites, Eq. 2 for the rest."""
     config: ARACConfig = context.config
-    per_step = config.actor_coefficient / config.population_size
-    count = int(after * per_step) - int(before * per_step)
+    count = _of_each_actor(config, after) - _of_each_actor(config, before)
     everyone = np.arange(config.population_size)
     keys = jax.random.split(streams.key(context.seed, "actors", state.generation), config.population_size)
     felt = sample_archive(context, state)
@@ -170,6 +170,11 @@ def sample_archive(context: Context, state: State) -> Archived | None:
         coefficients = betas(state.archive.fitness[drawn], config.strategy)
         weights[row, : len(drawn)] = config.ar_coefficient * coefficients / len(drawn)
     return Archived(take(state.archive.policies, slots), jnp.asarray(weights))
+
+
+def _of_each_actor(config: ARACConfig, updates: int) -> int:
+    """How many mini-batches each actor has had once the critic has had `updates`: p / M of them, rounded down."""
+    return int(updates * config.actor_coefficient / config.population_size)
 
 
 def _share(updates: int, slot: int, slots: int) -> int:

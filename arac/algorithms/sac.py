@@ -1,10 +1,9 @@
 """SAC (v1 and v2 critics) and SAC-NF: one agent, one episode per generation, one update per environment step."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -41,7 +40,9 @@ class Learner(NamedTuple):
     temperature_optimiser: OptimiserState
 
 
-class State(eqx.Module):
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class State:
     """Everything that a generation hands to the next, but for replay."""
 
     learner: Learner

@@ -1,4 +1,7 @@
-"""Policies: what acts. All of them have the four methods of `Policy`."""
+"""Policies: what acts. All of them have the four methods of `Policy`.
+
+SAC's Gaussian policy is the flow policy without flows: `FlowPolicy.init(..., flows=0, sigma=None)`.
+"""
 
 from typing import Any, Protocol
 

@@ -1,9 +1,9 @@
 """A deterministic policy with Gaussian exploration noise around it, as in TD3."""
 
 import math
+from dataclasses import dataclass, field
 from typing import Any
 
-import equinox as eqx
 import jax
 from jaxtyping import Array, Float
 
@@ -11,11 +11,13 @@ from arac.networks import MLP, namespace
 from arac.policies.gaussian import log_density
 
 
-class DeterministicPolicy(eqx.Module):
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class DeterministicPolicy:
     """`mode` is the policy itself; `sample` adds noise and clips to [-1, 1]."""
 
     network: MLP
-    exploration: float = eqx.field(static=True)  # standard deviation of the added noise, in action units
+    exploration: float = field(metadata={"static": True})  # standard deviation of the added noise, in action units
 
     @staticmethod
     def init(

@@ -1,9 +1,9 @@
 """The stochastic policy of ARAC, SAC-NF and SAC: a Gaussian, N radial flows (none for SAC), tanh (Eq. 7)."""
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
-import equinox as eqx
 import jax
 from jaxtyping import Array, Float
 
@@ -13,7 +13,9 @@ from arac.policies.flows import RadialFlow
 from arac.policies.gaussian import Gaussian, log_density
 
 
-class FlowPolicy(eqx.Module):
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class FlowPolicy:
     """Actions in [-1, 1]. The density of any action is exact, because the flows have a closed-form inverse.
 
     `noise` is a standard normal of the action's shape, given by the caller: with it, sampling is a pure and

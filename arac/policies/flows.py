@@ -1,9 +1,9 @@
 """Radial normalizing flows: forward, closed-form inverse and log-determinant (Eq. 6)."""
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
-import equinox as eqx
 import jax
 from jaxtyping import Array, Float
 
@@ -13,7 +13,9 @@ from arac.networks import namespace
 _ONE = math.log(math.e - 1)
 
 
-class RadialFlow(eqx.Module):
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class RadialFlow:
     """`f(z) = z + beta / (alpha + r) * (z - centre)` with `r = |z - centre|`.
 
     With `reach = alpha + beta`, which must be positive for f to be invertible, all three quantities are ratios of
@@ -57,9 +59,9 @@ class RadialFlow(eqx.Module):
 
     def inverse(self, y: Float[Array, "*batch action"]) -> Float[Array, "*batch action"]:
         """`R = |y - centre| = r (reach + r) / (alpha + r)` is a quadratic in r with one root that is not negative."""
-        xp = namespace(y)
         alpha, reach = self.alpha, self.reach
         offset = y - self.centre
+        xp = namespace(offset)
         radius = _norm(offset)[..., None]
         b = radius - reach
         root = xp.sqrt(b * b + 4 * alpha * radius)
@@ -69,9 +71,9 @@ class RadialFlow(eqx.Module):
 
     def log_det(self, z: Float[Array, "*batch action"]) -> Float[Array, "*batch"]:
         """log |det df/dz| at z, the point before the flow."""
-        xp = namespace(z)
         alpha, reach = self.alpha, self.reach
         r = _norm(z - self.centre)
+        xp = namespace(r)
         stretch = (reach + r) / (alpha + r)
         radial = (r * (r + 2 * alpha) + alpha * reach) / ((alpha + r) * (alpha + r))
         return (z.shape[-1] - 1) * xp.log(stretch) + xp.log(radial)
@@ -108,8 +110,5 @@ def _softplus(x: Any) -> Any:
 
 
 def _norm(offset: Any) -> Any:
-    """|offset| with gradient 0 at the centre, where the flow's true Jacobian needs none of it."""
-    xp = namespace(offset)
-    square = (offset * offset).sum(-1)
-    away = square > 0
-    return xp.where(away, xp.sqrt(xp.where(away, square, 1.0)), 0.0)
+    """|offset|, with a finite gradient at the centre: it is 0 there, and the flow's true Jacobian needs none of it."""
+    return namespace(offset).sqrt((offset * offset).sum(-1) + 1e-37)

@@ -1,9 +1,9 @@
 """The diagonal Gaussian that policies stand on, before flows and tanh."""
 
 import math
+from dataclasses import dataclass, field
 from typing import Any
 
-import equinox as eqx
 import jax
 from jaxtyping import Array, Float
 
@@ -12,11 +12,13 @@ from arac.networks import MLP, namespace
 LOG_STD_RANGE = (-20.0, 2.0)
 
 
-class Gaussian(eqx.Module):
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class Gaussian:
     """`z = mean(s) + sigma * noise`, with sigma a fixed number or a second head of the network."""
 
     network: MLP
-    sigma: float | None = eqx.field(static=True)  # None: learned from the state
+    sigma: float | None = field(metadata={"static": True})  # None: learned from the state
 
     @staticmethod
     def init(key: jax.Array, sizes: tuple[int, ...], sigma: float | None) -> "Gaussian":
@@ -36,7 +38,7 @@ class Gaussian(eqx.Module):
 
 def log_density(z: Any, mean: Any, log_std: Any) -> Any:
     """log N(z; mean, std), summed over the action."""
-    xp = namespace(z)
+    xp = namespace(log_std)
     standard = (z - mean) * xp.exp(-log_std)
     return (-0.5 * standard * standard - log_std - 0.5 * math.log(2 * math.pi)).sum(-1)
 

@@ -54,4 +54,4 @@ def members(population: Any) -> list[Any]:
 
     arrays = to_numpy(population)
     size = len(jax.tree.leaves(arrays)[0])
-    return [jax.tree.map(lambda leaf: np.ascontiguousarray(leaf[member]), arrays) for member in range(size)]  # noqa: B023
+    return [jax.tree.map(lambda leaf: np.array(leaf[member]), arrays) for member in range(size)]  # noqa: B023
