@@ -1,8 +1,10 @@
 """ARAC: the Attraction-Repulsion Actor-Critic, and the systems it is compared with."""
 
-from arac.agent import ARAC, SAC, SACNF, Agent, Score, load
+from importlib.metadata import version
+
+from arac.agent import ARAC, SAC, SACNF, Agent, Score, load, resume
 from arac.errors import EnvironmentFailure, UserError
 
-__version__ = "0.1.0"
+__version__ = version("arac-rl")
 
-__all__ = ["ARAC", "SAC", "SACNF", "Agent", "EnvironmentFailure", "Score", "UserError", "load"]
+__all__ = ["ARAC", "SAC", "SACNF", "Agent", "EnvironmentFailure", "Score", "UserError", "load", "resume"]

@@ -2,6 +2,9 @@
 
 import json
 import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -122,6 +125,8 @@ class Agent:
             EnvironmentFailure: if the environment fails.
             KeyboardInterrupt: after Ctrl-C, with a checkpoint written if there is a run folder.
         """
+        if total_steps < 1:
+            raise UserError(f"total_steps must be at least 1, got {total_steps}.")
         target = self.state.env_steps + total_steps
         training.check_run(self.config, target, self.env.max_episode_steps)
         run = None
@@ -131,33 +136,79 @@ class Agent:
         self._train(target, run, progress_bar, callback)
         return self
 
+    @classmethod
     def resume(
-        self, run: Run, target: int, *, progress_bar: bool = False, callback: Callback | None = None
-    ) -> list[str]:
-        """Goes on with a run that was opened, from its newest checkpoint; gives what was skipped on the way."""
-        self.state, skipped = run.restore(self.state, self.replay)
-        self._train(target, run, progress_bar, callback)
-        return skipped
+        cls,
+        run_dir: str | os.PathLike[str],
+        *,
+        total_steps: int | None = None,
+        progress_bar: bool = False,
+        callback: Callback | None = None,
+        say: Callable[[str], None] = warnings.warn,
+    ) -> Self:
+        """Goes on with a run, from its newest whole checkpoint, as if it had never stopped.
+
+        Args:
+            run_dir: the run's folder.
+            total_steps: a new goal, counted from the run's beginning, if it should go further than it was started for.
+            progress_bar: as for `learn`.
+            callback: as for `learn`.
+            say: told in a sentence what was found, before training begins.
+
+        Raises:
+            UserError: if the folder holds no run of this algorithm, or the goal is lower than before.
+            EnvironmentFailure, KeyboardInterrupt: as for `learn`.
+        """
+        folder = Path(run_dir)
+        description, goal = runs.read(folder)
+        target = goal if total_steps is None else total_steps
+        if target < goal:
+            raise UserError(f"The number of steps may only grow: the run was started for {goal:,}, got {target:,}.")
+        agent = cls.of(description)
+        run = Run(folder, description)
+        try:
+            agent.state, skipped = run.restore(agent.state, agent.replay)
+            if target > goal:
+                runs.write_config(folder, description, target)
+        except BaseException:
+            run.close()
+            raise
+        for found in skipped:
+            say(f"skipped {found}")
+        reached = agent.state.env_steps
+        if reached >= target:
+            say(f"{folder} is already at {reached:,} of {target:,} steps; a higher number of steps lets it go on.")
+            run.close()
+            return agent
+        say(f"{cls.algorithm.title} on {agent.env.id} goes on in {folder} from {reached:,} to {target:,} steps")
+        agent._train(target, run, progress_bar, callback)
+        return agent
 
     def _train(self, target: int, run: Run | None, show: bool, callback: Callback | None) -> None:
         progress = Progress()
         pace = Pace(self.state.env_steps, target, self.config.warmup_steps)
         title = f"{self.algorithm.title} · {self.env.id} · seed {self.description.seed}"
         display = choose(progress, pace, title, getattr(self.config, "archive_capacity", None), show=show)
+        keeper = None
         try:
             with progress.heeding_signals(), LocalPool(self.env, self._workers()) as pool, display:
                 rollouts = Rollouts(pool, self.description.seed, progress)
                 context = Context(self.config, self.env, self.description.seed, target, self.replay, rollouts, progress)
-                self.state, outcome = training.train(self.algorithm, context, self.state, run, display, callback)
+                keeper = training.Keeper(context, run, self.state)
+                outcome = training.train(self.algorithm, context, keeper, display, callback)
         finally:
             self._acting = None
+            if keeper is not None:
+                self.state = keeper.state
             if run is not None:
                 run.close()
         if outcome == "interrupted":
             raise Interrupted
 
     def _workers(self) -> int:
-        return (os.cpu_count() or 1) if self.config.workers == "auto" else self.config.workers
+        if self.config.workers != "auto":
+            return self.config.workers
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
     def predict(
         self, observation: np.ndarray, state: None = None, episode_start: None = None, deterministic: bool = False
@@ -183,6 +234,7 @@ class Agent:
         """The champion over fresh episodes, without noise. Training never sees these episodes' seeds."""
         if episodes < 1:
             raise UserError(f"episodes must be at least 1, got {episodes}.")
+        _checked_seed(seed)
         progress = progress or Progress()
         champion = jax.tree.map(lambda leaf: leaf[None], self.champion)
         with LocalPool(self.env, min(self._workers(), episodes)) as pool:
@@ -201,8 +253,8 @@ class Agent:
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """An agent from a file that `save` wrote, or from a run folder's newest checkpoint.
 
-        From a file it can act, be measured and learn on (with an empty replay buffer); `arac resume` is the exact
-        way to go on with a run.
+        It can act, be measured and learn on, with an empty replay buffer; `resume` is the exact way to go on with a
+        run.
 
         Raises:
             UserError: if there is no such thing, or it is another algorithm's.
@@ -213,16 +265,10 @@ class Agent:
             agent = cls.of(description)
             agent.state = checkpoint.load(path, agent.state, description.identity).state
             return agent
-        try:
-            with safe_open(path, framework="np") as file:
-                description = Description.from_table(json.loads(file.metadata()["arac"]))
-                agent = cls.of(description)
-                names = file.keys()
-                agent.state = checkpoint.from_arrays(agent.state, {name: file.get_tensor(name) for name in names})
-        except FileNotFoundError:
-            raise UserError(f"There is no file {path}.") from None
-        except (SafetensorError, OSError, KeyError, TypeError, json.JSONDecodeError) as error:
-            raise UserError(f"{path} is not a file that arac saved: {error!r}.") from None
+        with _opened(path) as file:
+            agent = cls.of(Description.from_table(json.loads(file.metadata()["arac"])))
+            names = file.keys()
+            agent.state = checkpoint.from_arrays(agent.state, {name: file.get_tensor(name) for name in names})
         return agent
 
     @classmethod
@@ -267,22 +313,41 @@ AGENTS: dict[str, type[Agent]] = {agent.algorithm.name: agent for agent in (ARAC
 
 
 def load(path: str | os.PathLike[str]) -> Agent:
-    """Whichever agent a run folder or a saved file holds."""
-    path = Path(path)
+    """Whichever agent a run folder or a saved file holds.
+
+    Raises:
+        UserError: if there is no such thing.
+    """
+    return _kind(Path(path)).load(path)
+
+
+def resume(run_dir: str | os.PathLike[str], **options: Any) -> Agent:
+    """Goes on with whichever agent's run a folder holds; the options are those of `Agent.resume`."""
+    return AGENTS[runs.read(Path(run_dir))[0].algorithm.name].resume(run_dir, **options)
+
+
+def _kind(path: Path) -> type[Agent]:
     if path.is_dir():
-        description, _ = runs.read(path)
-        return AGENTS[description.algorithm.name].load(path)
+        return AGENTS[runs.read(path)[0].algorithm.name]
+    with _opened(path) as file:
+        return AGENTS[algorithms.find(json.loads(file.metadata()["arac"])["algorithm"]).name]
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """A file that `save` wrote; whatever is wrong with it becomes one sentence."""
     try:
         with safe_open(path, framework="np") as file:
-            name = json.loads(file.metadata()["arac"])["algorithm"]
+            yield file
     except FileNotFoundError:
         raise UserError(f"There is no file or folder {path}.") from None
-    except (SafetensorError, OSError, KeyError, TypeError, json.JSONDecodeError) as error:
+    except UserError:
+        raise
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is not a file that arac saved: {error!r}.") from None
-    return AGENTS[name].load(path)
 
 
 def _checked_seed(seed: int) -> int:
-    if not 0 <= seed < 2**32:
-        raise UserError(f"seed must be from 0 to {2**32 - 1}, got {seed}.")
+    if not isinstance(seed, int) or not 0 <= seed < 2**32:
+        raise UserError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed!r}.")
     return seed

@@ -104,6 +104,7 @@ def save(folder: Path, state: Any, replay: ReplayBuffer, mark: Mark, metrics: di
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     sync_folder(target.parent)
+    sync_folder(folder)
     # Only now are they safe on the disk.
     for _ in range(new):
         replay.unsaved.popleft()

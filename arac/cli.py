@@ -4,11 +4,13 @@ import contextlib
 import io
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 # JAX tells of devices that are not there; a user of the command has not asked.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -19,6 +21,7 @@ from arac.errors import EnvironmentFailure, UserError
 
 ConfigT = TypeVar("ConfigT")
 ArgsT = TypeVar("ArgsT")
+Result = TypeVar("Result")
 
 USAGE = """\
 usage: arac COMMAND [...]
@@ -39,7 +42,7 @@ class TrainArgs(Generic[ConfigT]):
     below are those of the ENV and --algo given.
     """
 
-    env: tyro.conf.Positional[str]
+    env: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV")]
     """Gymnasium id, such as Hopper-v5."""
     config: tyro.conf.OmitArgPrefixes[ConfigT]
     algo: str = "arac"
@@ -48,11 +51,11 @@ class TrainArgs(Generic[ConfigT]):
     """Environment steps to train for."""
     seed: int = 0
     """Fixes every random number of the run."""
-    run_dir: Path | None = None
+    run_dir: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
     """A new folder for the run; by default one below runs/, named after task, system and seed."""
     preset: Literal["paper", "none"] = "paper"
     """paper: start from the paper's parameters for this task; none: from plain defaults."""
-    max_episode_steps: int | None = None
+    max_episode_steps: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
     """A time limit per episode; needed where the environment has none."""
 
 
@@ -60,9 +63,9 @@ class TrainArgs(Generic[ConfigT]):
 class ResumeArgs:
     """Go on with a run, from its newest whole checkpoint, as if it had never stopped."""
 
-    run: tyro.conf.Positional[Path]
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The run's folder."""
-    steps: int | None = None
+    steps: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
     """A new total of environment steps, if it should go further than it was started for."""
 
 
@@ -70,7 +73,7 @@ class ResumeArgs:
 class EvaluateArgs:
     """Play episodes without noise with the champion of a run, on seeds that training never used."""
 
-    run: tyro.conf.Positional[Path]
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The run's folder, or a file that an agent was saved to."""
     episodes: int = 100
     """How many."""
@@ -98,7 +101,7 @@ def train(argv: list[str]) -> None:
     def parse(env_id: str) -> TrainArgs[Any]:
         defaults, _ = config.configured(algorithm.config, env_id, {}, preset=use_preset)
         start = TrainArgs(env_id or tyro.MISSING, defaults, algorithm.name, steps=config.default_steps(env_id))
-        return _parse(TrainArgs[algorithm.config], "train", argv, start)
+        return _parse(TrainArgs[algorithm.config], "train", argv, start)  # type: ignore[name-defined]
 
     env_id = argv[0] if argv and not argv[0].startswith("-") else ""
     args = parse(env_id)
@@ -117,32 +120,15 @@ def train(argv: list[str]) -> None:
 
 
 def resume(argv: list[str]) -> None:
-    from arac import checkpoint, runs
-    from arac.agent import AGENTS
-    from arac.training import check_run
+    from arac import agent
 
     args = _parse(ResumeArgs, "resume", argv)
-    description, steps = runs.read(args.run)
-    target = steps if args.steps is None else args.steps
-    if target < steps:
-        raise UserError(f"--steps may only grow: the run was started for {steps:,}, got {target:,}.")
-    check_run(description.config, target, description.env.max_episode_steps)
-    agent = AGENTS[description.algorithm.name].of(description)
-    reached = [int(path.name) for path in checkpoint.list_checkpoints(args.run)]
-    if reached and reached[-1] >= target:
-        print(f"{args.run} is already at {reached[-1]:,} steps; --steps sets a higher goal.")
-        return
-    run = runs.Run.open(args.run, description)
-    if target > steps:
-        runs.write_config(args.run, description, target)
-    print(f"{agent.algorithm.title} on {agent.env.id} goes on in {args.run}, up to {target:,} steps")
 
-    def go_on() -> None:
-        for skipped in agent.resume(run, target, progress_bar=True):
-            print(f"skipped {skipped}")
+    def say(sentence: str) -> None:
+        print(sentence, flush=True)
 
-    _run(args.run, go_on)
-    _say_what_came_out(agent, args.run)
+    resumed = _run(args.run, lambda: agent.resume(args.run, total_steps=args.steps, progress_bar=True, say=say))
+    _say_what_came_out(resumed, args.run)
 
 
 def evaluate(argv: list[str]) -> None:
@@ -162,8 +148,10 @@ def evaluate(argv: list[str]) -> None:
 
 
 def list_things(argv: list[str]) -> None:
+    import gymnasium
+
     from arac.algorithms import ALGORITHMS
-    from arac.config import paper_table
+    from arac.config import paper_table, task_name
 
     args = _parse(ListArgs, "list", argv)
     if args.what == "algos":
@@ -171,9 +159,10 @@ def list_things(argv: list[str]) -> None:
             print(f"{algorithm.name:10}{algorithm.title}")
         return
     print(f"{'task':18}{'steps':>10}  the paper's parameters (any other Gymnasium environment gets plain defaults)")
+    there = {task_name(env_id) for env_id in gymnasium.registry}
     for name, row in paper_table().items():
         settings = ", ".join(f"{key} {value}" for key, value in row.items() if key != "steps")
-        print(f"{name:18}{row['steps']:>10,}  {settings}")
+        print(f"{name:18}{row['steps']:>10,}  {settings}{'' if name in there else ' (task not in this version)'}")
 
 
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
@@ -219,20 +208,27 @@ def _dispatch(words: list[str]) -> int:
     return 0
 
 
-def _run(folder: Path, work: Callable[[], Any]) -> None:
+def _run(folder: Path, work: Callable[[], Result]) -> Result:
     """Does the work; if it stops before its end, says how to go on."""
+    how = f"{_program()} resume {folder}"
     try:
-        work()
+        return work()
     except KeyboardInterrupt:
-        print(f"\nstopped; the checkpoint is written. Go on with: arac resume {folder}", file=sys.stderr)
+        print(f"\nstopped; the checkpoint is written. Go on with: {how}", file=sys.stderr)
         raise
     except EnvironmentFailure as error:
-        raise EnvironmentFailure(f"{error}\nUp to its last checkpoint the run is in {folder}.") from None
+        raise EnvironmentFailure(f"{error}\nThe last complete generation is saved. Go on with: {how}") from None
+
+
+def _program(name: str = "arac") -> str:
+    """How a command of this environment is called from here."""
+    beside = Path(sys.argv[0]).with_name(name)
+    return name if shutil.which(name) or not beside.exists() else str(beside)
 
 
 def _say_what_starts(agent: Any, steps: int, folder: Path) -> None:
     env, preset = agent.env, agent.description.preset
-    settings = "plain defaults (the paper has no parameters for this task)"
+    settings = "plain defaults, with your flags"
     if preset:
         row = ", ".join(f"{name} {getattr(agent.config, name)}" for name in agent.config.preset_fields)
         settings = f"the paper's parameters for {preset}, with your flags: {row}"
@@ -246,6 +242,8 @@ def _say_what_came_out(agent: Any, folder: Path) -> None:
 
     title = f"{agent.algorithm.title} on {agent.env.id}, seed {agent.description.seed}"
     rows = metrics.read_evaluations(folder)
+    if not rows:
+        return
     best = max(rows, key=lambda row: row["champion_return"])
     last = rows[-1]
     print(
@@ -256,9 +254,10 @@ def _say_what_came_out(agent: Any, folder: Path) -> None:
     print(f"run folder: {folder}")
     print(f"learning curve: {curve.draw(folder, title)}")
     print("next:")
-    print(f"  arac evaluate {folder} --episodes 100")
-    print(f"  arac resume {folder} --steps {2 * last['env_steps']}")
-    print(f"  tensorboard --logdir {folder / 'tensorboard'}")
+    print(f"  {_program()} evaluate {folder} --episodes 100")
+    print(f"  {_program()} resume {folder} --steps {2 * last['env_steps']}")
+    if find_spec("tensorboard"):
+        print(f"  {_program('tensorboard')} --logdir {folder / 'tensorboard'}")
 
 
 def _peek(argv: list[str], flag: str) -> str | None:

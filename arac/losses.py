@@ -116,8 +116,13 @@ def attraction_repulsion_loss(
     where a repelled policy is already that far away.
     """
     others = stop_gradient(archived.policies)
-    divergence = gaussian_kl if base == "gaussian" else flow_kl
-    kl = jax.vmap(lambda other: divergence(policy, other, observation, noise, base=base))(others)
+
+    def divergence(other: FlowPolicy) -> Float[Array, ""]:
+        if base == "gaussian":
+            return gaussian_kl(policy, other, observation)
+        return flow_kl(policy, other, observation, noise, base=base)
+
+    kl = jax.vmap(divergence)(others)
     repelled = archived.weights > 0
     felt = kl if kl_clip is None else jnp.where(repelled, jnp.minimum(kl, kl_clip), kl)
     return -(archived.weights * felt).sum(), kl
@@ -144,16 +149,8 @@ def flow_kl(
     return (log_pi - pre_tanh_log_prob(x, *other_base, other.flows)).mean()
 
 
-def gaussian_kl(
-    policy: FlowPolicy,
-    other: FlowPolicy,
-    observation: Float[Array, "batch obs"],
-    noise: Float[Array, "batch action"],
-    *,
-    base: Base,
-) -> Float[Array, ""]:
+def gaussian_kl(policy: FlowPolicy, other: FlowPolicy, observation: Float[Array, "batch obs"]) -> Float[Array, ""]:
     """The ablation of the paper: the divergence of the base Gaussians, felt by mean and sigma, flows left out."""
-    del noise, base
     return gaussian.kl(*policy.base(observation), *other.base(observation)).mean()
 
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import numpy as np
 
 from arac.algorithms.shared import Evaluation
 from arac.diversity import mean_kl
+from arac.errors import UserError
+from arac.files import sync_folder
 
 EPISODE_COLUMNS = ("env_steps", "generation", "member", "episode", "return", "length")
 DETERMINISTIC_FILES = ("evaluations.jsonl", "episodes.csv")
@@ -32,6 +35,8 @@ class Metrics:
         """Cuts what was written after a checkpoint; the resumed run writes it again."""
         for name, size in sizes.items():
             with (self._folder / name).open("r+b") as file:
+                if file.seek(0, os.SEEK_END) < size:
+                    raise UserError(f"{self._folder / name} is shorter than its checkpoint says: rows were lost.")
                 file.truncate(size)
         self._purge_step = env_steps + 1
 
@@ -48,6 +53,13 @@ class Metrics:
         phases = {name: round(spent, 3) for name, spent in seconds.items()}
         row = {"env_steps": env_steps, "generation": generation, "seconds": round(time.time() - self._began, 3)}
         self._append("timings.jsonl", json.dumps({**row, "phases": phases}) + "\n")
+
+    def sync(self) -> None:
+        """Flushes the deterministic files to the disk."""
+        for name in DETERMINISTIC_FILES:
+            with (self._folder / name).open("rb") as file:
+                os.fsync(file.fileno())
+        sync_folder(self._folder)
 
     def sizes(self) -> dict[str, int]:
         """How long each deterministic file is now."""
@@ -101,9 +113,12 @@ def _episode_lines(evaluation: Evaluation) -> str:
 
 
 def _scalars(row: dict[str, Any]) -> dict[str, float]:
-    scalars = {f"train/{name}": value for name, value in row.items() if name.endswith(("loss", "entropy", "kl"))}
+    """Every number of a row under a tag."""
+    scalars = {f"train/{name}": value for name, value in row.items() if isinstance(value, float)}
     scalars |= {f"fitness/member_{member}": value for member, value in enumerate(row["fitness"])}
-    scalars |= {"eval/champion_return": row["champion_return"], "population/archive_size": row["archive_size"]}
+    scalars["population/archive_size"] = row["archive_size"]
     if row["diversity"]["mean_kl"] is not None:
         scalars["population/mean_kl"] = row["diversity"]["mean_kl"]
+    for name in ("champion_return", "champion_return_std"):
+        scalars[f"eval/{name}"] = scalars.pop(f"train/{name}")
     return scalars

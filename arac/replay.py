@@ -110,15 +110,16 @@ class ReplayBuffer:
         self.saved, self.unsaved = [], deque(self._episodes())
 
     def _episodes(self) -> Iterator[Episode]:
+        arrays = jax.tree.map(np.asarray, self.storage)
         first_row = self._oldest_row
         for steps in self._lengths:
             rows = (first_row + np.arange(steps + 1)) % self.rows
-            rewards = np.asarray(self.storage.rewards[rows[:-1]])
+            rewards = arrays.rewards[rows[:-1]]
             yield Episode(
-                observations=np.asarray(self.storage.observations[rows]),
-                actions=np.asarray(self.storage.actions[rows[:-1]]),
+                observations=arrays.observations[rows],
+                actions=arrays.actions[rows[:-1]],
                 rewards=rewards,
-                terminated=bool(self.storage.terminals[rows[-2]]),
+                terminated=bool(arrays.terminals[rows[-2]]),
                 total=math.fsum(rewards.tolist()),
                 steps=steps,
             )

@@ -74,7 +74,7 @@ _WITHOUT_EFFECT = ("workers", "checkpoint_interval")
 
 
 class Run:
-    """A run folder that this process works on. `Run.create` begins one, `Run.open` goes on with one."""
+    """A run folder that this process works on; `Run.create` begins one."""
 
     def __init__(self, folder: Path, description: Description) -> None:
         self.folder = folder
@@ -91,16 +91,17 @@ class Run:
             UserError: if there is a run in it already, or something else.
         """
         check_free(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"{folder} cannot be made ({error.strerror}); choose another --run-dir.") from None
         write_config(folder, description, steps)
-        return Run(folder, description)
-
-    @staticmethod
-    def open(folder: Path, description: Description) -> "Run":
         return Run(folder, description)
 
     def restore(self, template: Any, replay: ReplayBuffer) -> tuple[Any, list[str]]:
         """The state of the newest whole checkpoint, with replay and metrics as they were; and what was skipped."""
+        if not (self.folder / "checkpoints").exists():  # killed before its first moment was saved
+            return template, []
         loaded = checkpoint.load(self.folder, template, self.description.identity)
         checkpoint.load_replay(self.folder, loaded.manifest, replay)
         checkpoint.set_aside_after(self.folder, loaded.state.env_steps)
@@ -108,11 +109,11 @@ class Run:
         self._saved_steps = loaded.state.env_steps
         return loaded.state, loaded.skipped
 
-    def record(self, evaluation: Evaluation) -> None:
-        self._metrics.evaluation(evaluation)
-
-    def record_timing(self, env_steps: int, generation: int, seconds: dict[str, float]) -> None:
-        self._metrics.timing(env_steps, generation, seconds)
+    def record(self, state: Any, evaluation: Evaluation | None, seconds: dict[str, float]) -> None:
+        """What a generation gave, and what the phases of the run have cost so far."""
+        self._metrics.timing(state.env_steps, state.generation, seconds)
+        if evaluation is not None:
+            self._metrics.evaluation(evaluation)
 
     def metric_sizes(self) -> dict[str, int]:
         return self._metrics.sizes()
@@ -121,6 +122,7 @@ class Run:
         """Writes a checkpoint, unless this very state has one."""
         if state.env_steps == self._saved_steps:
             return
+        self._metrics.sync()  # the manifest counts their bytes, so these must be on the disk first
         checkpoint.save(self.folder, state, replay, mark, sizes, self.description.identity)
         self._saved_steps = state.env_steps
 
@@ -138,7 +140,7 @@ def read(folder: Path) -> tuple[Description, int]:
     try:
         table = tomllib.loads((folder / "config.toml").read_text())
         return Description.from_table(table), table["steps"]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"{folder} holds no run: there is no config.toml in it.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
         raise UserError(f"{folder / 'config.toml'} cannot be read: {error!r}.") from None

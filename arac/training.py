@@ -18,70 +18,65 @@ Outcome: TypeAlias = Literal["done", "stopped", "interrupted"]  # stopped: by th
 Callback: TypeAlias = Callable[[Any, Evaluation | None], bool | None]
 
 
-def train(
-    algorithm: Algorithm, context: Context, state: Any, run: Run | None, display: Display, callback: Callback | None
-) -> tuple[Any, Outcome]:
-    """Generations until `context.total_steps`. The last state, and how it ended.
+class Keeper:
+    """Holds the last complete generation, and checkpoints it at intervals and when the run stops.
 
-    A generation that Ctrl-C or SIGTERM interrupts is dropped: the checkpoint holds the state before it, and the run
-    that resumes plays it again with the same numbers.
+    A generation that is interrupted or fails is dropped: what is kept is the state before it, and a run that resumes
+    plays it again with the same numbers.
+    """
+
+    def __init__(self, context: Context, run: Run | None, state: Any) -> None:
+        self._context = context
+        self._run = run
+        self._hold(state)
+
+    def _hold(self, state: Any) -> None:
+        self.state = state
+        self._mark: Mark = self._context.replay.mark
+        self._sizes = self._run.metric_sizes() if self._run else {}
+
+    def complete(self, state: Any, evaluation: Evaluation | None) -> None:
+        """A generation has ended in this state: records it, and saves it if it is time."""
+        if self._run is not None:
+            self._run.record(state, evaluation, self._context.progress.seconds)
+        interval = self._context.config.checkpoint_interval
+        due = state.env_steps // interval > self.state.env_steps // interval
+        self._hold(state)
+        if due:
+            self.save()
+        if self._run is None:
+            self._context.replay.unsaved.clear()
+
+    def save(self) -> None:
+        if self._run is not None:
+            self._run.save(self.state, self._context.replay, self._mark, self._sizes)
+
+
+def train(
+    algorithm: Algorithm, context: Context, keeper: Keeper, display: Display, callback: Callback | None
+) -> Outcome:
+    """Generations until `context.total_steps`, from the state that `keeper` holds; how it ended.
 
     Raises:
         EnvironmentFailure: if an environment fails or the numbers are no longer finite.
     """
-    saver = Saver(context, run)
+    keeper.save()  # so that a run can be resumed from its first moment
     try:
-        while state.env_steps < context.total_steps:
-            saver.begin(state)
-            state, evaluation = algorithm.generation(context, state)
+        while keeper.state.env_steps < context.total_steps:
+            state, evaluation = algorithm.generation(context, keeper.state)
             _check_finite(state)
-            if run is not None:
-                run.record_timing(state.env_steps, state.generation, context.progress.seconds)
+            keeper.complete(state, evaluation)
             if evaluation is not None:
-                if run is not None:
-                    run.record(evaluation)
                 display.evaluation(evaluation)
             display.generation(state)
-            saver.end(state)
             if callback is not None and callback(state, evaluation) is False:
-                saver.save_last()
-                return state, "stopped"
+                return "stopped"
             context.progress.check()
-        saver.save_last()
+        return "done"
     except Interrupted:
-        saver.save_last()
-        return saver.state, "interrupted"
-    return state, "done"
-
-
-class Saver:
-    """Remembers the last complete generation, and checkpoints it at intervals and when the run stops."""
-
-    def __init__(self, context: Context, run: Run | None) -> None:
-        self._context = context
-        self._run = run
-        self.state: Any = None
-        self._mark: Mark | None = None
-        self._sizes: dict[str, int] = {}
-
-    def begin(self, state: Any) -> None:
-        """Before a generation: this is where we go back to if it is interrupted."""
-        self.state, self._mark = state, self._context.replay.mark
-        self._sizes = self._run.metric_sizes() if self._run else {}
-
-    def end(self, state: Any) -> None:
-        """After a generation."""
-        interval = self._context.config.checkpoint_interval
-        due = state.env_steps // interval > self.state.env_steps // interval
-        self.begin(state)
-        if self._run is None:
-            self._context.replay.unsaved.clear()
-        elif due:
-            self.save_last()
-
-    def save_last(self) -> None:
-        if self._run is not None and self._mark is not None and self.state.generation > 0:
-            self._run.save(self.state, self._context.replay, self._mark, self._sizes)
+        return "interrupted"
+    finally:
+        keeper.save()
 
 
 def check_run(config: Any, total_steps: int, max_episode_steps: int) -> None:
@@ -113,6 +108,6 @@ def _check_finite(state: Any) -> None:
     arrays = [leaf for leaf in jax.tree.leaves(state) if isinstance(leaf, jax.Array)]
     if not bool(_all_finite(arrays)):
         raise EnvironmentFailure(
-            f"A parameter is no longer finite after {state.env_steps:,} steps; the last checkpoint is from before. "
+            f"A parameter is no longer finite after {state.env_steps:,} steps; what is kept is the generation before. "
             "A lower learning rate or a bounded reward usually helps."
         )

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from arac import envs
-from arac.algorithms import arac
+from arac.algorithms import arac, sac
 from arac.algorithms.shared import Context, init_replay
-from arac.config import ARACConfig
+from arac.config import ARACConfig, SACConfig
 from arac.population import take
 from arac.progress import Progress
 from arac.rollout.episode import Episode
@@ -215,3 +215,14 @@ def test_the_update_loops_compile_once_over_many_episode_lengths():
     # Critic: one. Actors: all five while the archive is empty, then the elites and the rest.
     assert arac.critic_updates._cache_size() - before[0] == 1
     assert arac.actor_updates._cache_size() - before[1] == 3
+
+
+def test_sacs_loop_compiles_once_over_many_episode_lengths():
+    config = SACConfig(**{name: value for name, value in SMALL.items() if name != "flows"}, eval_interval=60)
+    lengths = np.random.default_rng(1).integers(1, 70, 12).tolist()
+    context, state = context_of(config, ScriptedRollouts(lengths)), sac.init(config, ENV, seed=0)
+    before = sac.sac_updates._cache_size()
+    for _ in lengths:
+        state, _ = sac.generation(context, state)
+    assert state.env_steps == sum(lengths)
+    assert sac.sac_updates._cache_size() - before == 1

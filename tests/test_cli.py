@@ -7,6 +7,7 @@ import sys
 import time
 import tomllib
 
+import gymnasium
 import pytest
 
 from arac import metrics
@@ -32,7 +33,7 @@ def test_training_says_what_it_does_and_shows_what_came_out(finished):
     folder, done = finished
     run = folder / "runs" / "InvertedPendulum-v5-arac-seed0"
     assert done.returncode == 0, done.stderr
-    assert "plain defaults" in done.stdout
+    assert "settings: plain defaults" in done.stdout
     assert re.search(
         r"3\d\d / 300 steps · .* steps/s · 0:00 left · fitness .*\*.* · archive \d+ · mean KL", done.stdout
     )
@@ -91,9 +92,20 @@ def test_resume_goes_further_and_says_so_when_there_is_nothing_to_do(finished):
     assert metrics.read_evaluations(folder / run)[-1]["env_steps"] >= 400
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_and_sigterm_write_a_checkpoint_and_the_run_goes_on_from_it(number, tmp_path):
-    words = ["train", "InvertedPendulum-v5", "--steps", "2000", *SMALL, "--run-dir", "run"]
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The run that the stopped ones below must end like."""
+    folder = tmp_path_factory.mktemp("whole")
+    done = arac("train", "InvertedPendulum-v5", "--steps", 1500, *SMALL, "--run-dir", "run", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder / "run"
+
+
+@pytest.mark.parametrize(
+    ("number", "generations"), [(signal.SIGINT, 0), (signal.SIGINT, 8), (signal.SIGTERM, 8), (signal.SIGKILL, 5)]
+)
+def test_a_run_that_was_stopped_goes_on_where_it_was(number, generations, whole, tmp_path):
+    words = ["train", "InvertedPendulum-v5", "--steps", "1500", *SMALL, "--run-dir", "run"]
     process = subprocess.Popen(
         [sys.executable, "-m", "arac.cli", *words],
         cwd=tmp_path,
@@ -101,22 +113,29 @@ def test_ctrl_c_and_sigterm_write_a_checkpoint_and_the_run_goes_on_from_it(numbe
         stdout=subprocess.PIPE,
         text=True,
     )
-    timings = tmp_path / "run" / "timings.jsonl"
-    deadline = time.monotonic() + 120
-    while not (timings.exists() and len(timings.read_text().splitlines()) >= 8) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for_generations(tmp_path / "run", generations)
     process.send_signal(number)
     _, complaint = process.communicate(timeout=60)
-    assert process.returncode == 130, complaint
-    assert "arac resume run" in complaint
-    assert "Traceback" not in complaint
-    assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 1
-    done = arac("resume", "run", "--steps", 2000, cwd=tmp_path)
+    if number != signal.SIGKILL:
+        assert process.returncode == 130, complaint
+        assert "arac resume run" in complaint
+        assert "Traceback" not in complaint
+    done = arac("resume", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    whole = arac("train", "InvertedPendulum-v5", "--steps", 2000, *SMALL, "--run-dir", "whole", cwd=tmp_path)
-    assert whole.returncode == 0, whole.stderr
     for name in ("evaluations.jsonl", "episodes.csv"):
-        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+        assert (tmp_path / "run" / name).read_bytes() == (whole / name).read_bytes()
+
+
+def wait_for_generations(run, generations):
+    """Until that many generations are recorded, or, for none, until the run has its first checkpoint."""
+    timings, deadline = run / "timings.jsonl", time.monotonic() + 120
+    while time.monotonic() < deadline:
+        if generations == 0 and any((run / "checkpoints").glob("0*")):
+            return
+        if generations > 0 and timings.exists() and len(timings.read_text().splitlines()) >= generations:
+            return
+        time.sleep(0.02)
+    raise TimeoutError
 
 
 @pytest.mark.parametrize(
@@ -138,6 +157,7 @@ def test_ctrl_c_and_sigterm_write_a_checkpoint_and_the_run_goes_on_from_it(numbe
         (["train"], "Gymnasium id"),
         (["trian", "Hopper-v5"], "Did you mean train"),
         (["resume", "nowhere"], "holds no run"),
+        (["resume", sys.executable], "holds no run"),
         (["evaluate", "nowhere"], "nowhere"),
         (["list", "things"], "algos"),
     ],
@@ -151,6 +171,21 @@ def test_a_mistake_is_one_sentence_with_status_2_and_nothing_is_written(words, s
     assert complaint.count("\n") == 1
     assert out == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_actions_without_bounds_are_refused_before_anything_is_written(tmp_path, monkeypatch, capsys):
+    gymnasium.register("Boundless-v0", "helpers:Odd", max_episode_steps=10, kwargs={"actions": "unbounded"})
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "Boundless-v0"]) == 2
+    assert "without bounds" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made_is_the_users_mistake(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    assert main(["train", "InvertedPendulum-v5", "--steps", "300", *SMALL, "--run-dir", "file/run"]) == 2
+    assert "choose another --run-dir" in capsys.readouterr().err
 
 
 def test_a_mistake_leaves_no_traceback_in_a_real_process(tmp_path):

@@ -1,6 +1,7 @@
 """Same config and seed, same bytes: run twice, stopped anywhere and resumed, on one worker or many."""
 
 import json
+import shutil
 from pathlib import Path
 
 import jax
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 import arac
-from arac import checkpoint, runs
+from arac import checkpoint
 from arac.agent import AGENTS
 from arac.replay import sample
 
@@ -32,10 +33,7 @@ def trained(name, folder, *, steps=STEPS, callback=None, **settings):
 
 
 def resumed(folder):
-    description, steps = runs.read(folder)
-    agent = AGENTS[description.algorithm.name].of(description)
-    agent.resume(runs.Run.open(folder, description), steps)
-    return agent
+    return arac.resume(folder, say=lambda _: None)
 
 
 def assert_same(agent, other, folder, other_folder):
@@ -89,10 +87,8 @@ def test_a_run_stopped_after_every_single_generation_ends_the_same(reference, tm
     agent, folder = reference["arac"]
     target = tmp_path / "run"
     trained("arac", target, callback=lambda state, _: False)
-    description, steps = runs.read(target)
     for _ in range(agent.state.generation - 1):
-        again = AGENTS["arac"].of(description)
-        again.resume(runs.Run.open(target, description), steps, callback=lambda state, _: False)
+        again = arac.resume(target, callback=lambda state, _: False, say=lambda _: None)
     assert_same(agent, again, folder, target)
 
 
@@ -125,9 +121,9 @@ def test_a_replay_that_wraps_around_resumes_exactly(tmp_path):
 
 def test_a_longer_goal_goes_on_from_where_the_run_was(tmp_path):
     trained("sac", tmp_path / "run", steps=300)
-    description, _ = runs.read(tmp_path / "run")
-    agent = AGENTS["sac"].of(description)
-    agent.resume(runs.Run.open(tmp_path / "run", description), 400)
+    with pytest.raises(arac.UserError, match="may only grow"):
+        arac.resume(tmp_path / "run", total_steps=200)
+    agent = arac.resume(tmp_path / "run", total_steps=400, say=lambda _: None)
     assert agent.state.env_steps >= 400
 
 
@@ -166,3 +162,32 @@ def test_a_run_falls_back_to_the_older_checkpoint_and_still_ends_the_same(refere
     newest = checkpoint.list_checkpoints(target)[-1] / "state.safetensors"
     newest.write_bytes(newest.read_bytes()[:-1])
     assert_same(agent, resumed(target), folder, target)
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_starts_over(reference, tmp_path):
+    agent, folder = reference["sac"]
+    target = tmp_path / "run"
+    trained("sac", target, callback=lambda state, _: False)
+    shutil.rmtree(target / "checkpoints")
+    assert_same(agent, resumed(target), folder, target)
+
+
+def test_what_was_learned_before_a_failure_is_kept_and_saved(reference, tmp_path):
+    agent, folder = reference["arac"]
+
+    def fail(state, _):
+        if state.generation == 7:
+            raise RuntimeError("a callback broke")
+
+    broken = arac.ARAC("InvertedPendulum-v5", seed=3, **SETTINGS)
+    with pytest.raises(RuntimeError, match="a callback broke"):
+        broken.learn(STEPS, run_dir=tmp_path / "run", callback=fail)
+    assert broken.state.generation == 7
+    assert_same(agent, resumed(tmp_path / "run"), folder, tmp_path / "run")
+
+
+def test_metrics_that_lost_rows_are_noticed(tmp_path):
+    trained("sac", tmp_path / "run", callback=lambda state, _: state.env_steps < 250)
+    (tmp_path / "run" / "episodes.csv").write_text("env_steps\n")
+    with pytest.raises(arac.UserError, match="rows were lost"):
+        resumed(tmp_path / "run")

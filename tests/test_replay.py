@@ -10,6 +10,7 @@ from scipy.stats import chisquare
 
 from arac import replay
 from arac.replay import ReplayBuffer, replay_bytes, sample
+from arac.rollout.episode import Episode
 
 SPARE_ROWS = {1: 1, 7: 1, 40: 2}  # one for each episode, and one more episode than that never fits
 
@@ -210,3 +211,12 @@ def test_a_million_transitions_of_humanoid_fit_in_1600_megabytes():
 def test_the_bytes_that_are_foretold_are_those_that_are_taken(capacity):
     storage = ReplayBuffer(capacity, 11, 3).storage
     assert replay_bytes(capacity, 11, 3) == sum(leaf.nbytes for leaf in jax.tree.leaves(storage))
+
+
+def test_a_million_humanoid_transitions_take_at_most_1_6_gigabytes_and_are_written_in_place():
+    large = ReplayBuffer(1_000_000, 348, 17)
+    assert sum(array.nbytes for array in jax.tree.leaves(large.storage)) <= 1.6e9
+    where = large.storage.observations.unsafe_buffer_pointer()
+    observations, actions, rewards = (np.zeros(shape, np.float32) for shape in ((1501, 348), (1500, 17), 1500))
+    large.extend([Episode(observations, actions, rewards, terminated=True, total=0.0, steps=1500)])
+    assert large.storage.observations.unsafe_buffer_pointer() == where

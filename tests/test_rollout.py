@@ -3,6 +3,7 @@ import signal
 import threading
 from dataclasses import replace
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +12,7 @@ from helpers import Constant
 from scipy.stats import kstest, pearsonr
 
 from arac import envs
-from arac.errors import EnvironmentFailure, Interrupted
+from arac.errors import EnvironmentFailure, Interrupted, UserError
 from arac.policies import FlowPolicy
 from arac.population import take, to_numpy
 from arac.progress import Progress
@@ -310,3 +311,29 @@ def test_evaluation_is_without_noise_and_grouped_by_member():
     assert [a_task[1:] for a_task in pool.tasks] == [
         ("mode", 5, "evaluate", (member, 7, number), False) for member in range(2) for number in range(3)
     ]
+
+
+def test_an_environment_that_only_the_parent_registered_is_known_to_the_workers():
+    gymnasium.register("Mine-v0", "helpers:Probe", max_episode_steps=3)
+    spec = envs.check("Mine-v0")
+    with LocalPool(spec, 1) as pool:
+        [played] = pool.run([task()], Progress())
+    assert len(played) <= 3
+
+
+def test_an_environment_of_the_script_itself_is_refused_with_what_to_do():
+    spec = envs.check("helpers:Probe-v0")
+    entry_point = type("Mine", (), {"__module__": "__main__"})
+    registered = replace(spec.registered, entry_point=entry_point)
+    with pytest.raises(UserError, match="workers=0"):
+        LocalPool(replace(spec, registered=registered), 1)
+
+
+def test_a_wide_policy_acts_alike_in_a_worker_and_here():
+    spec = envs.check("Humanoid-v5")
+    policy = FlowPolicy.init(jax.random.key(0), 348, 17, hidden=(256,), flows=3, sigma=0.6)
+    tasks = [task(to_numpy(policy), "explore", (0, number, 0)) for number in range(2)]
+    with LocalPool(spec, 2) as workers, LocalPool(spec, 0) as here:
+        for one, other in zip(workers.run(tasks, Progress()), here.run(tasks, Progress()), strict=True):
+            np.testing.assert_array_equal(one.observations, other.observations)
+            np.testing.assert_array_equal(one.actions, other.actions)

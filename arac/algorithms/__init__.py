@@ -10,7 +10,7 @@ from arac.errors import UserError
 
 
 class Algorithm(NamedTuple):
-    """A state has `population`, `champion`, `fitness`, `generation` and `env_steps`, and is a pytree."""
+    """A state has `population`, `champion`, `generation` and `env_steps`, and is a pytree."""
 
     name: str
     title: str

@@ -14,7 +14,7 @@ from arac.critics import init_critic
 from arac.envs import EnvSpec
 from arac.losses import Archived
 from arac.policies import FlowPolicy
-from arac.population import over_members, put, take, top_k
+from arac.population import over_members, put, take
 from arac.updates import ActorLearner, CriticLearner, actor_updates, adam, critic_updates
 
 
@@ -26,8 +26,7 @@ class State:
     actors: ActorLearner  # the population and its optimisers, stacked
     critic: CriticLearner  # shared by all
     archive: Archive
-    elites: np.ndarray
-    fitness: np.ndarray  # of the last evaluation
+    elites: np.ndarray  # of the last evaluation, best first
     generation: int
     env_steps: int
 
@@ -62,7 +61,6 @@ def init(config: ARACConfig, env: EnvSpec, seed: int) -> State:
         critic=CriticLearner(critic, optimiser.init(critic.online)),
         archive=Archive.empty(take(population, 0), config.archive_capacity),
         elites=streams.rng(seed, "first-elites").permutation(config.population_size)[: config.elites],
-        fitness=np.full(config.population_size, np.nan),
         generation=0,
         env_steps=0,
     )
@@ -87,21 +85,11 @@ def generation(context: Context, state: State) -> tuple[State, Evaluation | None
         return learned, None
 
     # Evaluate actors, rank them, archive them.
-    evaluations, fitness = evaluate(context, learned.population, state.generation)
-    elites = top_k(fitness, config.elites)
+    played = evaluate(context, learned.population, state.generation)
     archive_rng = streams.rng(context.seed, "archive", state.generation)
-    archive = state.archive.add(learned.population, fitness, archive_rng)
-    row = measure(
-        context,
-        learned.population,
-        evaluations,
-        env_steps=env_steps,
-        generation=learned.generation,
-        elites=elites,
-        archive_size=archive.size,
-        losses={"critic_loss": critic_loss, **actor_losses},
-    )
-    return replace(learned, elites=elites, fitness=fitness, archive=archive), row
+    archive = state.archive.add(learned.population, played.fitness, archive_rng)
+    row = measure(context, learned, played, archive.size, {"critic_loss": critic_loss, **actor_losses})
+    return replace(learned, elites=row.elites, archive=archive), row
 
 
 def update_critic(context: Context, state: State, before: int, after: int) -> tuple[CriticLearner, float]:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from arac import streams
@@ -46,7 +45,6 @@ class State:
     """Everything that a generation hands to the next, but for replay."""
 
     learner: Learner
-    fitness: np.ndarray
     generation: int
     env_steps: int
 
@@ -80,7 +78,6 @@ def init(config: SACConfig | SACNFConfig, env: EnvSpec, seed: int) -> State:
             log_temperature,
             optimiser.init(log_temperature),
         ),
-        fitness=np.full(1, np.nan),
         generation=0,
         env_steps=0,
     )
@@ -100,18 +97,8 @@ def generation(context: Context, state: State) -> tuple[State, Evaluation | None
     if not evaluation_due(context, state.env_steps, env_steps):
         return learned, None
 
-    evaluations, fitness = evaluate(context, learned.population, state.generation)
-    row = measure(
-        context,
-        learned.population,
-        evaluations,
-        env_steps=env_steps,
-        generation=learned.generation,
-        elites=np.array([0]),
-        archive_size=0,
-        losses=losses,
-    )
-    return replace(learned, fitness=fitness), row
+    played = evaluate(context, learned.population, state.generation)
+    return learned, measure(context, learned, played, 0, losses)
 
 
 def update(context: Context, state: State, count: int) -> tuple[Learner, dict[str, float]]:

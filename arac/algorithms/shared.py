@@ -9,9 +9,9 @@ from arac.config import Config
 from arac.diversity import pairwise_kl
 from arac.envs import EnvSpec
 from arac.policies import FlowPolicy
+from arac.population import top_k
 from arac.progress import Progress
 from arac.replay import ReplayBuffer
-from arac.rollout.episode import Episode
 from arac.rollout.rollouts import Rollouts
 from arac.updates import Rules, draw
 
@@ -43,7 +43,7 @@ class Evaluation(NamedTuple):
 
     @property
     def champion(self) -> int:
-        return int(np.argmax(self.fitness))
+        return int(self.elites[0])
 
 
 def rules(config: Config) -> Rules:
@@ -70,39 +70,41 @@ def evaluation_due(context: Context, before: int, after: int) -> bool:
     return interval == 0 or after // interval > before // interval or after >= context.total_steps
 
 
-def evaluate(context: Context, population: FlowPolicy, generation: int) -> tuple[list[list[Episode]], np.ndarray]:
-    """Episodes without noise for every member, and the members' fitness: the mean return."""
+class Played(NamedTuple):
+    """The episodes of an evaluation."""
+
+    returns: np.ndarray  # (member, episode)
+    lengths: np.ndarray  # (member, episode)
+
+    @property
+    def fitness(self) -> np.ndarray:
+        return self.returns.mean(1)
+
+
+def evaluate(context: Context, population: FlowPolicy, generation: int) -> Played:
+    """Episodes without noise for every member; its fitness is their mean return."""
     store = context.config.store_evaluation
     episodes = context.rollouts.evaluate(population, generation, context.config.eval_episodes, record=store)
     if store:
         context.replay.extend(episode for of_member in episodes for episode in of_member)
-    return episodes, np.array([[episode.total for episode in of_member] for of_member in episodes]).mean(1)
-
-
-def measure(
-    context: Context,
-    population: FlowPolicy,
-    episodes: list[list[Episode]],
-    *,
-    env_steps: int,
-    generation: int,
-    elites: np.ndarray,
-    archive_size: int,
-    losses: dict[str, float],
-) -> Evaluation:
-    """The row of an evaluation, with the divergences between members on states from replay."""
-    returns = np.array([[episode.total for episode in of_member] for of_member in episodes])
-    batch, noise = draw(
-        rules(context.config), context.replay.contents, streams.key(context.seed, "diversity", generation)
-    )
-    return Evaluation(
-        env_steps=env_steps,
-        generation=generation,
-        returns=returns,
+    return Played(
+        returns=np.array([[episode.total for episode in of_member] for of_member in episodes]),
         lengths=np.array([[len(episode) for episode in of_member] for of_member in episodes]),
-        fitness=returns.mean(1),
-        elites=elites,
-        kl=np.asarray(pairwise_kl(population, batch.observation, noise), np.float64),
+    )
+
+
+def measure(context: Context, state: Any, played: Played, archive_size: int, losses: dict[str, float]) -> Evaluation:
+    """The row of an evaluation of `state`, with the divergences between members on states from replay."""
+    key = streams.key(context.seed, "diversity", state.generation)
+    batch, noise = draw(rules(context.config), context.replay.contents, key)
+    return Evaluation(
+        env_steps=state.env_steps,
+        generation=state.generation,
+        returns=played.returns,
+        lengths=played.lengths,
+        fitness=played.fitness,
+        elites=top_k(played.fitness, getattr(context.config, "elites", 1)),
+        kl=np.asarray(pairwise_kl(state.population, batch.observation, noise), np.float64),
         archive_size=archive_size,
         losses=losses,
     )

@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium
 import mujoco
 import numpy as np
+from gymnasium.envs.registration import EnvSpec as RegisteredEnv
 from gymnasium.spaces import Box
 
 from arac.errors import UserError
@@ -17,9 +18,10 @@ from arac.errors import UserError
 
 @dataclass(frozen=True, eq=False)
 class EnvSpec:
-    """An environment that passed the checks: enough to make it in any process."""
+    """An environment that passed the checks: enough to make it in any process, registered there or not."""
 
     id: str
+    registered: RegisteredEnv  # Gymnasium's own description, with the entry point
     max_episode_steps: int
     observation_size: int
     action_size: int
@@ -53,6 +55,7 @@ def check(env_id: str, *, max_episode_steps: int | None = None, kwargs: dict[str
             raise UserError(f"{env_id} has observations {observations}; ARAC needs numbers.")
         return EnvSpec(
             id=env_id,
+            registered=gymnasium.spec(env_id.split(":")[-1]),
             max_episode_steps=limit,
             observation_size=observations.shape[0],
             action_size=actions.shape[0],
@@ -65,15 +68,15 @@ def check(env_id: str, *, max_episode_steps: int | None = None, kwargs: dict[str
 
 
 def make(spec: EnvSpec) -> gymnasium.Env:
-    return _make(spec.id, spec.max_episode_steps, spec.kwargs)
+    return _make(spec.registered, spec.max_episode_steps, spec.kwargs)
 
 
-def _make(env_id: str, max_episode_steps: int | None, kwargs: dict[str, Any]) -> gymnasium.Env:
+def _make(env_id: str | RegisteredEnv, max_episode_steps: int | None, kwargs: dict[str, Any]) -> gymnasium.Env:
     try:
         with _without_warnings():
             env = gymnasium.make(env_id, max_episode_steps=max_episode_steps, disable_env_checker=True, **kwargs)
     except gymnasium.error.UnregisteredEnv:
-        raise UserError(f"There is no environment {env_id!r}.{suggestion(env_id, gymnasium.registry)}") from None
+        raise UserError(f"There is no environment {env_id!r}.{suggestion(str(env_id), gymnasium.registry)}") from None
     except Exception as error:  # whatever somebody else's constructor raises
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise UserError(f"The environment {env_id!r} cannot be made: {reason}") from None

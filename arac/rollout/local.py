@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import cast
 
 from arac.envs import EnvSpec, make
-from arac.errors import EnvironmentFailure
+from arac.errors import EnvironmentFailure, UserError
 from arac.progress import Progress
 from arac.rollout import episode
 from arac.rollout.episode import Episode, Task
@@ -21,6 +21,8 @@ class LocalPool:
     """Runs tasks on `workers` processes, or in this one if that is 0. Results come in the order of the tasks."""
 
     def __init__(self, spec: EnvSpec, workers: int) -> None:
+        if workers > 0 and getattr(spec.registered.entry_point, "__module__", "") == "__main__":
+            raise UserError(f"{spec.id} is defined in the script itself: use workers=0, or put it into a module.")
         self._spec = spec
         self._env = make(spec) if workers == 0 else None
         self._workers = [_start_worker(spec) for _ in range(workers)]
@@ -87,6 +89,8 @@ def _start_worker(spec: EnvSpec) -> tuple[subprocess.Popen[bytes], Connection]:
     process = subprocess.Popen(
         [sys.executable, "-m", "arac.rollout.worker", str(there.fileno())],
         pass_fds=[there.fileno()],
+        stdin=subprocess.DEVNULL,
+        process_group=0,  # the terminal's Ctrl-C is for the parent alone
         env={
             **os.environ,
             **dict.fromkeys(_THREAD_SETTINGS, "1"),
