@@ -100,12 +100,14 @@ def cases(observation_size: int, action_size: int, flows: int) -> Iterator[Case]
     def actor_case(name: str, members: int, archived: Archived | None) -> Case:
         learners = take(actors, np.arange(members))
 
+        batches, noises = jax.vmap(lambda key: updates.draw(RULES, contents, key))(keys[:members])
+
         def one_update() -> Any:
             return jax.vmap(
-                lambda learner, felt: updates.actor_step(
-                    RULES, learner, critic, jnp.float32(0.2), felt, batch.observation, noise
+                lambda learner, felt, observation, noise: updates.actor_step(
+                    RULES, learner, critic, jnp.float32(0.2), felt, observation, noise
                 )
-            )(learners, archived)
+            )(learners, archived, batches.observation, noises)
 
         def loop(n: int) -> Any:
             return updates.actor_updates(RULES, learners, critic, 0.2, archived, contents, keys[:members], 0, n)
@@ -166,18 +168,40 @@ def adam_loop(parameters: Any, optimiser: Any) -> Callable[[int], Any]:
 
 
 def products_of(step: Callable[[], Any]) -> list[Any]:
-    """The matrix products in a computation, as equations of its graph."""
+    """The different matrix products in a computation, as equations of its graph.
 
-    def walk(jaxpr: Any) -> Iterator[Any]:
+    Two equations are the same product if they do the same to the same values: XLA computes such a product once.
+    """
+    products: dict[int, Any] = {}
+
+    def walk(jaxpr: Any, arguments: list[Any]) -> list[Any]:
+        values: dict[Any, Any] = dict(zip(jaxpr.invars, arguments, strict=True))
+
+        def value(atom: Any) -> Any:
+            return str(atom) if hasattr(atom, "val") else values.setdefault(atom, (id(jaxpr), str(atom)))
+
         for equation in jaxpr.eqns:
-            if equation.primitive.name == "dot_general":
-                yield equation
-            for value in equation.params.values():
-                inner = getattr(value, "jaxpr", value)
-                if hasattr(inner, "eqns"):
-                    yield from walk(inner)
+            inputs = [value(atom) for atom in equation.invars]
+            inner = next((p for p in map(_graph, equation.params.values()) if p is not None), None)
+            if inner is not None:
+                outputs = walk(inner, inputs)
+            else:
+                meaning = hash((equation.primitive.name, str(equation.params), tuple(inputs)))
+                outputs = [(meaning, place) for place in range(len(equation.outvars))]
+                if equation.primitive.name == "dot_general":
+                    products.setdefault(meaning, equation)
+            values.update(zip(equation.outvars, outputs, strict=True))
+        return [value(atom) for atom in jaxpr.outvars]
 
-    return list(walk(jax.make_jaxpr(step)().jaxpr))
+    graph = jax.make_jaxpr(step)().jaxpr
+    walk(graph, list(map(str, graph.invars)))
+    return list(products.values())
+
+
+def _graph(parameter: Any) -> Any:
+    """The graph inside an equation's parameter, if it has one."""
+    inner = getattr(parameter, "jaxpr", parameter)
+    return inner if hasattr(inner, "eqns") else None
 
 
 def products_loop(products: list[Any]) -> Callable[[int], Any]:
