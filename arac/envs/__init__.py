@@ -55,7 +55,7 @@ def check(env_id: str, *, max_episode_steps: int | None = None, kwargs: dict[str
             raise UserError(f"{env_id} has observations {observations}; ARAC needs numbers.")
         return EnvSpec(
             id=env_id,
-            registered=gymnasium.spec(env_id.split(":")[-1]),
+            registered=gymnasium.spec(env_id.rsplit(":", maxsplit=1)[-1]),
             max_episode_steps=limit,
             observation_size=observations.shape[0],
             action_size=actions.shape[0],
