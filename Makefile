@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 train: $(READY)  ## trains ARAC on HalfCheetah for about five minutes and shows what came out
-	$(BIN)/arac train HalfCheetah-v5 --steps 30000 --warmup-steps 5000 --eval-interval 5000 --eval-episodes 5
+	$(BIN)/arac train HalfCheetah-v5 --steps 40000 --warmup-steps 5000 --eval-interval 5000 --eval-episodes 5
 
 test: $(READY)  ## all tests
 	$(BIN)/python -m pytest

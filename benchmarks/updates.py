@@ -116,7 +116,7 @@ def cases(observation_size: int, action_size: int, flows: int) -> Iterator[Case]
             name,
             loop,
             sampling_loop(contents, keys[:members]),
-            adam_loop(learners.policy, learners.optimiser),
+            adam_loop(learners.policy, learners.optimiser, stacked=True),
             products_of(one_update),
         )
 
@@ -157,11 +157,14 @@ def sampling_loop(contents: Contents, keys: jax.Array) -> Callable[[int], Any]:
     return lambda n: run(n, contents)
 
 
-def adam_loop(parameters: Any, optimiser: Any) -> Callable[[int], Any]:
+def adam_loop(parameters: Any, optimiser: Any, *, stacked: bool = False) -> Callable[[int], Any]:
     """n steps of the optimiser with a gradient that costs nothing."""
 
+    def step(parameters: Any, optimiser: Any) -> tuple[Any, Any]:
+        return updates.gradient_step(RULES, parameters, parameters, optimiser)
+
     def once(_: int, carry: tuple[Any, Any]) -> tuple[Any, Any]:
-        return updates.gradient_step(RULES, carry[0], carry[0], carry[1])
+        return jax.vmap(step)(*carry) if stacked else step(*carry)
 
     run = jax.jit(lambda n, start: jax.lax.fori_loop(0, n, once, start))
     return lambda n: run(n, (parameters, optimiser))
