@@ -60,12 +60,14 @@ class Progress:
 
     @contextmanager
     def heeding_signals(self) -> Iterator[None]:
-        """Within it, SIGINT and SIGTERM stop the run at its next safe point instead of anywhere."""
+        """Within it, SIGINT and SIGTERM stop the run at its next safe point; a second one stops it wherever it is."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
 
         def request(number: int, frame: FrameType | None) -> None:
+            if self._stop:
+                raise KeyboardInterrupt
             self._stop = True
 
         before: dict[int, Any] = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
