@@ -22,11 +22,11 @@ from arac.envs import EnvSpec
 from arac.errors import Interrupted, UserError
 from arac.files import write_durably
 from arac.policies import FlowPolicy
-from arac.population import take, to_numpy
+from arac.population import members, take, to_numpy
 from arac.progress import Progress
 from arac.replay import ReplayBuffer
 from arac.rollout.local import LocalPool
-from arac.rollout.rollouts import Rollouts, members
+from arac.rollout.rollouts import Rollouts
 from arac.runs import Description, Run
 from arac.training import Callback
 

@@ -35,6 +35,13 @@ def to_numpy(population: Tree) -> Tree:
     return jax.tree.map(np.asarray, population)
 
 
+def members(population: Tree) -> list[Tree]:
+    """The members one by one, with NumPy leaves, as workers want them."""
+    arrays = to_numpy(population)
+    size = len(jax.tree.leaves(arrays)[0])
+    return [jax.tree.map(lambda leaf, m=member: np.array(leaf[m]), arrays) for member in range(size)]
+
+
 def top_k(fitness: np.ndarray, k: int) -> np.ndarray:
     """The indices of the k fittest, best first; ties go to the lower index and NaN ranks last."""
     return np.argsort(-np.nan_to_num(fitness, nan=-np.inf), kind="stable")[:k]

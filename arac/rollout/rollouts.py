@@ -2,9 +2,7 @@
 
 from typing import Any, Protocol
 
-import numpy as np
-
-from arac.population import to_numpy
+from arac.population import members
 from arac.progress import Progress
 from arac.rollout.episode import Acting, Episode, Task
 
@@ -46,12 +44,3 @@ class Rollouts:
         ]
         with self._progress.phase(phase, len(tasks)):
             return self._pool.run(tasks, self._progress)
-
-
-def members(population: Any) -> list[Any]:
-    """The members one by one, with NumPy leaves, as workers want them."""
-    import jax
-
-    arrays = to_numpy(population)
-    size = len(jax.tree.leaves(arrays)[0])
-    return [jax.tree.map(lambda leaf: np.array(leaf[member]), arrays) for member in range(size)]  # noqa: B023
