@@ -1,33 +1,28 @@
 """The Python face: `ARAC("Hopper-v5").learn(1_000_000)`, in the manner of Stable-Baselines3."""
 
-import json
 import os
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import numpy as np
-import safetensors.numpy
-from safetensors import SafetensorError, safe_open
 
-from arac import algorithms, checkpoint, envs, runs, training
+from arac import agent_file, algorithms, checkpoint, envs, runs, training
 from arac.algorithms import Algorithm
 from arac.algorithms.shared import Context, init_replay
 from arac.config import configured
 from arac.display import Pace, choose
 from arac.envs import EnvSpec
 from arac.errors import Interrupted, UserError
-from arac.files import write_durably
 from arac.policies import FlowPolicy
 from arac.population import members, take, to_numpy
 from arac.progress import Progress
 from arac.replay import ReplayBuffer
 from arac.rollout.local import LocalPool
 from arac.rollout.rollouts import Rollouts
-from arac.runs import Description, Run
+from arac.runs import Description, Run, check_seed
 from arac.training import Callback
 
 
@@ -70,11 +65,13 @@ class Agent:
         """
         spec = envs.check(env, max_episode_steps=max_episode_steps, kwargs=env_kwargs)
         settings, row = configured(self.algorithm.config, env, config, preset=preset)
-        self._set_up(Description(self.algorithm, spec, _checked_seed(seed), settings, row))
+        description = Description(self.algorithm, spec, check_seed(seed), settings, row)
+        description.outline()  # refuses what memory cannot hold
+        self._set_up(description, description.first_state())
 
-    def _set_up(self, description: Description) -> None:
+    def _set_up(self, description: Description, state: Any) -> None:
         self.description = description
-        self.state: Any = description.algorithm.init(description.config, description.env, description.seed)
+        self.state = state
         self._replay: ReplayBuffer | None = None
         self._acting: Any = None  # the champion with NumPy leaves, once it was asked to act
         self._noise = np.random.default_rng(description.seed)
@@ -123,12 +120,15 @@ class Agent:
         Raises:
             UserError: if the numbers do not fit together, or the folder is taken.
             EnvironmentFailure: if the environment fails.
+            StorageFailure: if the run folder cannot be written.
             KeyboardInterrupt: after Ctrl-C, with a checkpoint written if there is a run folder.
         """
         if total_steps < 1:
             raise UserError(f"total_steps must be at least 1, got {total_steps}.")
         target = self.state.env_steps + total_steps
-        training.check_run(self.config, target, self.env.max_episode_steps)
+        training.check_run(self.description, target)
+        if self._replay is None:
+            training.check_memory(self.description)
         run = None
         if run_dir is not None:
             run = Run.create(Path(run_dir), self.description, target)
@@ -157,24 +157,29 @@ class Agent:
 
         Raises:
             UserError: if the folder holds no run of this algorithm, or the goal is lower than before.
-            EnvironmentFailure, KeyboardInterrupt: as for `learn`.
+            EnvironmentFailure, StorageFailure, KeyboardInterrupt: as for `learn`.
         """
         folder = Path(run_dir)
         description, goal = runs.read(folder)
         target = goal if total_steps is None else total_steps
         if target < goal:
             raise UserError(f"The number of steps may only grow: the run was started for {goal:,}, got {target:,}.")
-        agent = cls.of(description)
+        cls._check_kind(description)
+        training.check_run(description, target)
+        training.check_memory(description)
+        outline = description.outline()
         run = Run(folder, description)
         try:
-            agent.state, skipped = run.restore(agent.state, agent.replay)
+            replay = init_replay(description.config, description.env)
+            state, found = run.restore(outline, replay)
             if target > goal:
                 runs.write_config(folder, description, target)
         except BaseException:
             run.close()
             raise
-        for found in skipped:
-            say(f"skipped {found}")
+        agent = cls._made(description, description.first_state() if state is None else state, replay)
+        for sentence in [*found, *_said_of_versions(folder)]:
+            say(sentence)
         reached = agent.state.env_steps
         if reached >= target:
             say(f"{folder} is already at {reached:,} of {target:,} steps; a higher number of steps lets it go on.")
@@ -191,7 +196,7 @@ class Agent:
         display = choose(progress, pace, title, getattr(self.config, "archive_capacity", None), show=show)
         keeper = None
         try:
-            with progress.heeding_signals(), LocalPool(self.env, self._workers()) as pool, display:
+            with progress.heeding_signals(), self._pool(self._workers()) as pool, display:
                 rollouts = Rollouts(pool, self.description.seed, progress)
                 context = Context(self.config, self.env, self.description.seed, target, self.replay, rollouts, progress)
                 keeper = training.Keeper(context, run, self.state)
@@ -204,6 +209,10 @@ class Agent:
                 run.close()
         if outcome == "interrupted":
             raise Interrupted
+
+    def _pool(self, workers: int) -> LocalPool:
+        limit = self.config.episode_timeout
+        return LocalPool(self.env, workers, None if limit == "none" else limit)
 
     def _workers(self) -> int:
         if self.config.workers != "auto":
@@ -234,10 +243,10 @@ class Agent:
         """The champion over fresh episodes, without noise. Training never sees these episodes' seeds."""
         if episodes < 1:
             raise UserError(f"episodes must be at least 1, got {episodes}.")
-        _checked_seed(seed)
+        check_seed(seed)
         progress = progress or Progress()
         champion = jax.tree.map(lambda leaf: leaf[None], self.champion)
-        with LocalPool(self.env, min(self._workers(), episodes)) as pool:
+        with self._pool(min(self._workers(), episodes)) as pool:
             rollouts = Rollouts(pool, self.description.seed, progress)
             [played] = rollouts.evaluate(champion, seed, episodes, stream="fresh")
         returns = np.array([episode.total for episode in played])
@@ -245,9 +254,7 @@ class Agent:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes all that was learned, but for replay, into one safetensors file."""
-        table = json.dumps(self.description.to_table())
-        data = safetensors.numpy.save(checkpoint.to_arrays(self.state), metadata={"arac": table, "format": "1"})
-        write_durably(Path(path), data)
+        agent_file.write(Path(path), self.description, self.state)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -262,28 +269,25 @@ class Agent:
         path = Path(path)
         if path.is_dir():
             description, _ = runs.read(path)
-            agent = cls.of(description)
-            agent.state = checkpoint.load(path, agent.state, description.identity).state
-            return agent
-        with _opened(path) as file:
-            agent = cls.of(Description.from_table(json.loads(file.metadata()["arac"])))
-            names = file.keys()
-            agent.state = checkpoint.from_arrays(agent.state, {name: file.get_tensor(name) for name in names})
-        return agent
+            cls._check_kind(description)
+            state = checkpoint.load(path, description.outline(), description.differences).state
+        else:
+            description, state = agent_file.read(path)
+            cls._check_kind(description)
+        return cls._made(description, state)
 
     @classmethod
-    def of(cls, description: Description) -> Self:
-        """A fresh agent for a run that is described elsewhere.
-
-        Raises:
-            UserError: if the description is of another algorithm.
-        """
+    def _check_kind(cls, description: Description) -> None:
         if description.algorithm is not cls.algorithm:
             raise UserError(
                 f"This holds {description.algorithm.name}, not {cls.algorithm.name}; arac.load loads either."
             )
+
+    @classmethod
+    def _made(cls, description: Description, state: Any, replay: ReplayBuffer | None = None) -> Self:
         agent = cls.__new__(cls)
-        agent._set_up(description)
+        agent._set_up(description, state)
+        agent._replay = replay
         return agent
 
     def members(self) -> list[FlowPolicy]:
@@ -323,31 +327,14 @@ def load(path: str | os.PathLike[str]) -> Agent:
 
 def resume(run_dir: str | os.PathLike[str], **options: Any) -> Agent:
     """Goes on with whichever agent's run a folder holds; the options are those of `Agent.resume`."""
-    return AGENTS[runs.read(Path(run_dir))[0].algorithm.name].resume(run_dir, **options)
+    return _kind(Path(run_dir)).resume(run_dir, **options)
 
 
 def _kind(path: Path) -> type[Agent]:
-    if path.is_dir():
-        return AGENTS[runs.read(path)[0].algorithm.name]
-    with _opened(path) as file:
-        return AGENTS[algorithms.find(json.loads(file.metadata()["arac"])["algorithm"]).name]
+    name = runs.read_config(path)["algorithm"] if path.is_dir() else agent_file.read_table(path)["algorithm"]
+    return AGENTS[algorithms.find(str(name)).name]
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    """A file that `save` wrote; whatever is wrong with it becomes one sentence."""
-    try:
-        with safe_open(path, framework="np") as file:
-            yield file
-    except FileNotFoundError:
-        raise UserError(f"There is no file or folder {path}.") from None
-    except UserError:
-        raise
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path} is not a file that arac saved: {error!r}.") from None
-
-
-def _checked_seed(seed: int) -> int:
-    if not isinstance(seed, int) or not 0 <= seed < 2**32:
-        raise UserError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed!r}.")
-    return seed
+def _said_of_versions(folder: Path) -> list[str]:
+    others = runs.other_versions(folder)
+    return [f"the run was made with other versions ({', '.join(others)}): the last digits may differ"] if others else []

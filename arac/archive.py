@@ -33,10 +33,14 @@ class Archive:
         return len(self.fitness)
 
     def add(self, population: FlowPolicy, fitness: np.ndarray, rng: np.random.Generator) -> "Archive":
-        """Fills up while there is room; then each newcomer replaces a random policy of the nearest niche."""
-        room = min(self.capacity - self.size, len(fitness))
-        filled = self._with(np.arange(self.size, self.size + room), population, fitness, np.arange(room))
-        latecomers = np.arange(room, len(fitness))
+        """Fills up while there is room; then each newcomer replaces a random policy of the nearest niche.
+
+        A member whose fitness is not finite stays out: it belongs to no niche.
+        """
+        newcomers = np.flatnonzero(np.isfinite(fitness))
+        room = min(self.capacity - self.size, len(newcomers))
+        filled = self._with(np.arange(self.size, self.size + room), population, fitness, newcomers[:room])
+        latecomers = newcomers[room:]
         return filled._with(filled._niche_slots(fitness[latecomers], rng), population, fitness, latecomers)
 
     def _niche_slots(self, fitness: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The command: `arac train | resume | evaluate | list`."""
+"""The command: `arac train | resume | evaluate | doctor | list`."""
 
 import contextlib
 import io
@@ -17,7 +17,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import tyro
 
-from arac.errors import EnvironmentFailure, UserError
+from arac.errors import EnvironmentFailure, StorageFailure, UserError
 
 ConfigT = TypeVar("ConfigT")
 ArgsT = TypeVar("ArgsT")
@@ -29,6 +29,7 @@ usage: arac COMMAND [...]
   train ENV        train ARAC, or --algo another, on a Gymnasium environment
   resume RUN       go on with a run that was stopped or killed, exactly where it was
   evaluate RUN     play fresh episodes with the champion of a run
+  doctor RUN       verify everything in a run folder and say what was found
   list algos|envs  what there is to train, and on what
 
 `arac COMMAND --help` explains each.  arac --version prints the version."""
@@ -82,6 +83,17 @@ class EvaluateArgs:
 
 
 @dataclass(frozen=True)
+class DoctorArgs:
+    """Verify a run folder: hashes, shapes, counters, and metrics against checkpoints. Nothing in it is changed.
+
+    Exit status 0 if all is sound, 3 if something is damaged.
+    """
+
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """The run's folder."""
+
+
+@dataclass(frozen=True)
 class ListArgs:
     """Show what there is."""
 
@@ -93,7 +105,7 @@ def train(argv: list[str]) -> None:
     from arac import config, runs
     from arac.agent import AGENTS
     from arac.algorithms import find
-    from arac.training import check_run
+    from arac.training import check_memory, check_run
 
     algorithm = find(_peek(argv, "--algo") or "arac")
     use_preset = _peek(argv, "--preset") != "none"
@@ -110,7 +122,8 @@ def train(argv: list[str]) -> None:
     agent = AGENTS[algorithm.name](
         args.env, seed=args.seed, preset=use_preset, max_episode_steps=args.max_episode_steps, **asdict(args.config)
     )
-    check_run(agent.config, args.steps, agent.env.max_episode_steps)
+    check_run(agent.description, args.steps)
+    check_memory(agent.description)
     name = f"{re.sub(r'[/:]', '_', args.env)}-{algorithm.name}-seed{args.seed}"
     folder = args.run_dir or runs.fresh_folder(Path("runs"), name)
     runs.check_free(folder)
@@ -147,6 +160,16 @@ def evaluate(argv: list[str]) -> None:
     print(f"lowest {low:,.1f}, highest {high:,.1f}, mean length {score.lengths.mean():,.0f}")
 
 
+def examine(argv: list[str]) -> int:
+    from arac.doctor import examine
+
+    damaged = False
+    for finding in examine(_parse(DoctorArgs, "doctor", argv).run):
+        print(f"{finding.level:8}{finding.text}", flush=True)
+        damaged |= finding.level == "damaged"
+    return 3 if damaged else 0
+
+
 def list_things(argv: list[str]) -> None:
     import gymnasium
 
@@ -165,10 +188,11 @@ def list_things(argv: list[str]) -> None:
         print(f"{name:18}{row['steps']:>10,}  {settings}{'' if name in there else ' (task not in this version)'}")
 
 
-COMMANDS: dict[str, Callable[[list[str]], None]] = {
+COMMANDS: dict[str, Callable[[list[str]], int | None]] = {
     "train": train,
     "resume": resume,
     "evaluate": evaluate,
+    "doctor": examine,
     "list": list_things,
 }
 
@@ -181,7 +205,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"arac: {error}", file=sys.stderr)
         return 2
-    except EnvironmentFailure as error:
+    except (EnvironmentFailure, StorageFailure) as error:
         print(f"arac: {error}", file=sys.stderr)
         return 3
     except OSError as error:
@@ -204,8 +228,7 @@ def _dispatch(words: list[str]) -> int:
         from arac.envs import suggestion
 
         raise UserError(f"There is no command {words[0]!r}.{suggestion(words[0], COMMANDS)} `arac --help` lists them.")
-    COMMANDS[words[0]](words[1:])
-    return 0
+    return COMMANDS[words[0]](words[1:]) or 0
 
 
 def _run(folder: Path, work: Callable[[], Result]) -> Result:
@@ -218,6 +241,8 @@ def _run(folder: Path, work: Callable[[], Result]) -> Result:
         raise
     except EnvironmentFailure as error:
         raise EnvironmentFailure(f"{error}\nThe last complete generation is saved. Go on with: {how}") from None
+    except StorageFailure as error:
+        raise StorageFailure(f"{error} When there is room again, go on with: {how}") from None
 
 
 def _program(name: str = "arac") -> str:

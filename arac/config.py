@@ -23,8 +23,9 @@ _AT_LEAST = {
     "ar_coefficient": 0, "flows": 0, "eval_episodes": 1, "eval_interval": 0, "checkpoint_interval": 1,
     "warmup_steps": 0, "workers": 0, "batch_size": 1, "replay_capacity": 1, "hidden_size": 1, "temperature": 0,
     "discount": 0, "tau": 0, "learning_rate": 0, "kl_clip": 0, "sigma": 1e-6,
+    "episode_timeout": 0.1,
 }  # fmt: skip
-_AT_MOST = {"discount": 1, "tau": 1}
+_AT_MOST = {"discount": 1, "tau": 1, "flows": 1000, "workers": 1000}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,8 @@ class Config:
     """Put evaluation episodes into replay too, as Algorithm 2 has it. They never count as training steps."""
     checkpoint_interval: int = 10_000
     """Environment steps between checkpoints."""
+    episode_timeout: float | Literal["none"] = 600.0
+    """Seconds after which an episode's worker process is ended; none: it may take for ever."""
     workers: int | Literal["auto"] = "auto"
     """Worker processes that play episodes; auto: one per core, 0: this process. Results do not depend on it."""
 

@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -101,7 +102,7 @@ class Plain:
         self._last = time.monotonic()
 
     def __enter__(self) -> "Plain":
-        self._progress.on_advance = self._heartbeat
+        self._progress.on_advance, self._progress.say = self._heartbeat, self._say
         return self
 
     def __exit__(self, *failure: object) -> None:
@@ -146,6 +147,7 @@ class Panel:
 
     def __enter__(self) -> "Panel":
         self._live.start(refresh=True)
+        self._progress.say = partial(self._live.console.print, markup=False, highlight=False)
         return self
 
     def __exit__(self, *failure: object) -> None:

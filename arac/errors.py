@@ -11,3 +11,7 @@ class EnvironmentFailure(RuntimeError):
 
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C or SIGTERM, noticed at a safe point (exit status 130)."""
+
+
+class StorageFailure(OSError):
+    """The run folder cannot be written: a full disk, a lost mount (exit status 3)."""

@@ -1,8 +1,25 @@
-"""Writing files so that a crash leaves either the old or the new, and nothing in between."""
+"""Files that are whole or not there at all, and that can be told from damaged ones."""
 
 import hashlib
 import os
+import stat
 from pathlib import Path
+from typing import NamedTuple
+
+
+class Seal(NamedTuple):
+    """What a file must be."""
+
+    bytes: int
+    sha256: str
+
+
+def seal(data: bytes) -> Seal:
+    return Seal(len(data), sha256(data))
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def write_durably(path: Path, data: bytes) -> None:
@@ -29,5 +46,46 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def append(path: Path, data: bytes) -> None:
+    """Adds to the end of a file, all of it or nothing."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    try:
+        before = os.fstat(descriptor).st_size
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+        except OSError:
+            os.ftruncate(descriptor, before)
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def read_bounded(path: Path, limit: int) -> bytes:
+    """The content of an ordinary file of at most `limit` bytes; nothing is read of any other.
+
+    Raises:
+        ValueError: if it is a device or a folder, or larger.
+    """
+    with path.open("rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError(f"{path.name} is not an ordinary file")
+        if status.st_size > limit:
+            raise ValueError(f"{path.name} is larger ({status.st_size:,} bytes) than it can be ({limit:,})")
+        return file.read(limit + 1)
+
+
+def read_sealed(path: Path, expected: Seal, limit: int) -> bytes:
+    """The content of a file that is as it was written.
+
+    Raises:
+        ValueError: if it is not, or has more than `limit` bytes.
+    """
+    data = read_bounded(path, limit)
+    if len(data) != expected.bytes:
+        raise ValueError(f"{path.name} has {len(data):,} bytes instead of {expected.bytes:,}")
+    if sha256(data) != expected.sha256:
+        raise ValueError(f"{path.name} does not match its hash")
+    return data

@@ -1,6 +1,7 @@
 """What a run records: rows that depend on config and seed alone, and wall-clock times in a file of their own."""
 
 import csv
+import hashlib
 import io
 import json
 import os
@@ -12,11 +13,11 @@ import numpy as np
 
 from arac.algorithms.shared import Evaluation
 from arac.diversity import mean_kl
-from arac.errors import UserError
-from arac.files import sync_folder
+from arac.files import Seal, append, seal, sync_folder, write_durably
 
 EPISODE_COLUMNS = ("env_steps", "generation", "member", "episode", "return", "length")
-DETERMINISTIC_FILES = ("evaluations.jsonl", "episodes.csv")
+# The files whose bytes follow from config and seed, with what each begins with.
+DETERMINISTIC_FILES = {"evaluations.jsonl": "", "episodes.csv": ",".join(EPISODE_COLUMNS) + "\n"}
 
 
 class Metrics:
@@ -25,34 +26,42 @@ class Metrics:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._began = time.time()
-        self._purge_step: int | None = None
-        self._tensorboard: Any = None
-        if not (folder / "episodes.csv").exists():
-            (folder / "episodes.csv").write_text(",".join(EPISODE_COLUMNS) + "\n")
-            (folder / "evaluations.jsonl").touch()
+        self._events = Events(folder / "tensorboard")
+        self._sums = {name: hashlib.sha256() for name in DETERMINISTIC_FILES}
+        self._sizes = dict.fromkeys(DETERMINISTIC_FILES, 0)
 
-    def go_back(self, env_steps: int, sizes: dict[str, int]) -> None:
-        """Cuts what was written after a checkpoint; the resumed run writes it again."""
-        for name, size in sizes.items():
-            with (self._folder / name).open("r+b") as file:
-                if file.seek(0, os.SEEK_END) < size:
-                    raise UserError(f"{self._folder / name} is shorter than its checkpoint says: rows were lost.")
-                file.truncate(size)
-        self._purge_step = env_steps + 1
+    def begin(self) -> None:
+        """Starts with empty files, whatever is there."""
+        for name, head in DETERMINISTIC_FILES.items():
+            write_durably(self._folder / name, b"")
+            self._append(name, head)
+
+    def go_back(self, env_steps: int, seals: dict[str, Seal]) -> list[str]:
+        """Cuts what was written after a checkpoint, for the resumed run to write again; says what is not as it was."""
+        self._events.purge_step = env_steps + 1
+        return [sentence for name, then in seals.items() if (sentence := self._cut(name, then))]
+
+    def _cut(self, name: str, then: Seal) -> str | None:
+        path = self._folder / name
+        written = path.read_bytes() if path.exists() else b""
+        as_it_was = seal(written[: then.bytes]) == then
+        kept = written[: then.bytes if as_it_was else written.rfind(b"\n") + 1]  # else all rows but a torn one
+        with path.open("ab") as file:
+            file.truncate(len(kept))
+        self._sums[name], self._sizes[name] = hashlib.sha256(kept), len(kept)
+        return None if as_it_was else f"{path} is not as the run wrote it: its rows stay as they are"
 
     def evaluation(self, evaluation: Evaluation) -> None:
         row = evaluation_row(evaluation)
         self._append("evaluations.jsonl", json.dumps(row) + "\n")
         self._append("episodes.csv", _episode_lines(evaluation))
-        for tag, value in _scalars(row).items():
-            self._events().add_scalar(tag, value, evaluation.env_steps)
-        self._events().flush()
+        self._events.write(_scalars(row), evaluation.env_steps)
 
     def timing(self, env_steps: int, generation: int, seconds: dict[str, float]) -> None:
         """What the phases cost since the run was started or resumed."""
         phases = {name: round(spent, 3) for name, spent in seconds.items()}
         row = {"env_steps": env_steps, "generation": generation, "seconds": round(time.time() - self._began, 3)}
-        self._append("timings.jsonl", json.dumps({**row, "phases": phases}) + "\n")
+        append(self._folder / "timings.jsonl", (json.dumps({**row, "phases": phases}) + "\n").encode())
 
     def sync(self) -> None:
         """Flushes the deterministic files to the disk."""
@@ -61,25 +70,46 @@ class Metrics:
                 os.fsync(file.fileno())
         sync_folder(self._folder)
 
-    def sizes(self) -> dict[str, int]:
-        """How long each deterministic file is now."""
-        return {name: (self._folder / name).stat().st_size for name in DETERMINISTIC_FILES}
+    def seals(self) -> dict[str, Seal]:
+        """What each deterministic file is now, by the bytes that were written to it."""
+        return {name: Seal(self._sizes[name], self._sums[name].hexdigest()) for name in DETERMINISTIC_FILES}
 
     def close(self) -> None:
-        if self._tensorboard is not None:
-            self._tensorboard.close()
-
-    def _events(self) -> Any:
-        """TensorBoard's writer, made at the first evaluation: importing it takes a while."""
-        if self._tensorboard is None:
-            from tensorboardX import SummaryWriter
-
-            self._tensorboard = SummaryWriter(str(self._folder / "tensorboard"), purge_step=self._purge_step)
-        return self._tensorboard
+        self._events.close()
 
     def _append(self, name: str, text: str) -> None:
-        with (self._folder / name).open("a") as file:
-            file.write(text)
+        data = text.encode()
+        append(self._folder / name, data)
+        self._sums[name].update(data)
+        self._sizes[name] += len(data)
+
+
+class Events:
+    """TensorBoard's file of events, written at once and by this thread: a full disk is an error here, not a hang."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._writer: Any = None
+        self.purge_step: int | None = None  # what other files in the folder have from this step on does not count
+
+    def write(self, scalars: dict[str, float], env_steps: int) -> None:
+        from tensorboardX.event_file_writer import EventsWriter  # takes a while
+        from tensorboardX.proto.event_pb2 import Event, SessionLog
+        from tensorboardX.proto.summary_pb2 import Summary
+
+        if self._writer is None:
+            self._folder.mkdir(exist_ok=True)
+            self._writer = EventsWriter(str(self._folder / "events"), f".{os.getpid()}")
+            if self.purge_step is not None:
+                start = SessionLog(status=SessionLog.START)
+                self._writer.write_event(Event(wall_time=time.time(), step=self.purge_step, session_log=start))
+        values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
+        self._writer.write_event(Event(wall_time=time.time(), step=env_steps, summary=Summary(value=values)))
+        self._writer.flush()
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
 
 
 def read_evaluations(folder: Path) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -12,6 +13,7 @@ from arac.errors import Interrupted
 
 # Updates per jitted call: about a second of work, so that progress moves and Ctrl-C is heard.
 _CHUNK = 256
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Progress:
@@ -23,6 +25,7 @@ class Progress:
         self.total = 0
         self.seconds: dict[str, float] = {}
         self.on_advance: Callable[[], None] | None = None
+        self.say: Callable[[str], None] = warnings.warn  # for a sentence that the user should read now
         self._stop = False
 
     @contextmanager
@@ -50,7 +53,7 @@ class Progress:
             self.on_advance()
 
     def check(self) -> None:
-        """A safe point: stops here if Ctrl-C or SIGTERM came.
+        """A safe point: stops here if the run was asked to.
 
         Raises:
             Interrupted: if it did.
@@ -60,7 +63,10 @@ class Progress:
 
     @contextmanager
     def heeding_signals(self) -> Iterator[None]:
-        """Within it, SIGINT and SIGTERM stop the run at its next safe point; a second one stops it wherever it is."""
+        """Within it, Ctrl-C, SIGTERM and the loss of the terminal stop the run at its next safe point.
+
+        A second one stops it wherever it is. What the process was told to ignore (`nohup`) it goes on ignoring.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -70,7 +76,8 @@ class Progress:
                 raise KeyboardInterrupt
             self._stop = True
 
-        before: dict[int, Any] = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
+        heeded = [number for number in _STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
+        before: dict[int, Any] = {number: signal.signal(number, request) for number in heeded}
         try:
             yield
         finally:

@@ -75,7 +75,10 @@ class ReplayBuffer:
             starts=jnp.zeros(capacity, jnp.int32),
         )
         self.unsaved: deque[Episode] = deque()  # the newest episodes, until a checkpoint has them
-        self.saved: list[dict[str, Any]] = []  # the files that hold those before, as checkpoints list them
+        self.saved: list[Any] = []  # the files that hold those before, as checkpoints list them
+        self._clear()
+
+    def _clear(self) -> None:
         self._lengths: deque[int] = deque()
         self._first_episode = 0
         self._oldest_row = 0
@@ -86,12 +89,22 @@ class ReplayBuffer:
         return self._count
 
     @property
+    def sizes(self) -> tuple[int, int]:
+        """Of an observation and of an action."""
+        return self.storage.observations.shape[1], self.storage.actions.shape[1]
+
+    @property
     def contents(self) -> Contents:
         return Contents(self.storage, self._oldest_start, self._count)
 
     @property
     def mark(self) -> Mark:
         return Mark(self._first_episode, self._first_episode + len(self._lengths), self._oldest_row)
+
+    @property
+    def first_unsaved(self) -> int:
+        """The number of the first episode that no file has."""
+        return self.mark.episodes - len(self.unsaved)
 
     def extend(self, episodes: Iterable[Episode]) -> None:
         """Adds whole episodes, in order."""
@@ -100,10 +113,20 @@ class ReplayBuffer:
             self.unsaved.append(episode)
 
     def restore(self, episodes: Iterable[Episode], mark: Mark) -> None:
-        """Fills an empty buffer with the episodes from `mark.first_episode` on, each where it lay."""
-        self._first_episode, self._oldest_row = mark.first_episode, mark.row
-        for episode in episodes:
-            self._add(episode)
+        """Fills an empty buffer with the episodes from `mark.first_episode` on, each where it lay.
+
+        Raises:
+            ValueError: if these episodes cannot have been there at that mark; the buffer is empty then.
+        """
+        try:
+            self._first_episode, self._oldest_row = mark.first_episode, mark.row
+            for episode in episodes:
+                self._add(episode)
+            if self.mark != mark or mark.row >= self.rows:
+                raise ValueError(f"replay holds {self.mark} instead of {mark}")
+        except BaseException:
+            self._clear()
+            raise
 
     def forget_files(self) -> None:
         """Holds every episode as unsaved again, for a run folder that has none of them."""

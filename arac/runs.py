@@ -4,22 +4,28 @@ import fcntl
 import json
 import platform
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
-from arac import algorithms, checkpoint, envs, metrics
+from arac import algorithms, checkpoint, envs, memory, metrics, trees
 from arac.algorithms import Algorithm
 from arac.algorithms.shared import Evaluation
 from arac.config import Config, configured
 from arac.envs import EnvSpec
-from arac.errors import UserError
-from arac.files import sha256, write_durably
+from arac.errors import StorageFailure, UserError
+from arac.files import Seal, read_bounded, sync_folder, write_durably
 from arac.replay import Mark, ReplayBuffer
 
+# What a process may have left that was killed before its config was written.
+_BEFORE_CONFIG = {".lock", ".config.toml.tmp"}
+_CONFIG_LIMIT = 2**20
 _VERSIONS = ("arac-rl", "jax", "jaxlib", "numpy", "gymnasium", "mujoco")
 
 
@@ -33,15 +39,36 @@ class Description:
     config: Config
     preset: str | None = None  # which row of the paper's table the config started from, for people to read
 
-    @property
-    def identity(self) -> str:
-        """A hash of what the results depend on; the number of workers and the like are not in it."""
-        return sha256(json.dumps(self._identity_fields(), sort_keys=True).encode())
+    def first_state(self) -> Any:
+        """The state that the run begins with."""
+        return self.algorithm.init(self.config, self.env, self.seed)
 
-    def _identity_fields(self) -> dict[str, Any]:
+    def outline(self) -> Any:
+        """Of its states; nothing is allocated for it.
+
+        Raises:
+            UserError: if a state would not fit into memory.
+        """
+        try:
+            outline = trees.outline(self.first_state)
+        except MemoryError as error:
+            raise UserError(f"These settings need more memory than there is ({error}).") from None
+        memory.check(trees.size_in_bytes(outline), "The networks and the archive", "lower hidden_size or their number")
+        return outline
+
+    def identity(self) -> dict[str, Any]:
+        """All that the results depend on; the number of workers and the like are not in it."""
         table = self.to_table()
         settings = {name: value for name, value in table["config"].items() if name not in _WITHOUT_EFFECT}
         return {**{key: table[key] for key in ("algorithm", "seed", "environment")}, "config": settings}
+
+    def differences(self, identity: dict[str, Any]) -> list[str]:
+        """Where another identity is not this one's, in words. Settings that it does not know had their defaults."""
+        defaults = asdict(self.algorithm.config())
+        here, there = _flat(self.identity()), _flat(json.loads(json.dumps(identity)))
+        names = sorted(here.keys() | there.keys())
+        values = [(name, here.get(name), there.get(name, defaults.get(name))) for name in names]
+        return [f"{name} is {now!r}, was {then!r}" for name, now, then in values if now != then]
 
     def to_table(self) -> dict[str, Any]:
         """As config.toml has it."""
@@ -62,15 +89,16 @@ class Description:
         """The opposite of `to_table`; makes the environment once to read its spaces."""
         environment = table["environment"]
         algorithm = algorithms.find(table["algorithm"])
+        seed = check_seed(table["seed"])
         spec = envs.check(
             environment["id"], max_episode_steps=environment["max_episode_steps"], kwargs=environment["kwargs"]
         )
         config, _ = configured(algorithm.config, spec.id, table["config"], preset=False)
         preset = None if table["preset"] == "none" else table["preset"]
-        return Description(algorithm, spec, table["seed"], config, preset)
+        return Description(algorithm, spec, seed, config, preset)
 
 
-_WITHOUT_EFFECT = ("workers", "checkpoint_interval")
+_WITHOUT_EFFECT = ("workers", "episode_timeout", "checkpoint_interval")
 
 
 class Run:
@@ -93,42 +121,74 @@ class Run:
         check_free(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            run = Run(folder, description)
         except OSError as error:
             raise UserError(f"{folder} cannot be made ({error.strerror}); choose another --run-dir.") from None
-        write_config(folder, description, steps)
-        return Run(folder, description)
+        try:
+            check_free(folder)  # again, now that it is ours: another process may have begun a run in it
+            with run.writing():
+                write_config(folder, description, steps)
+                sync_folder(folder.parent)
+                run._metrics.begin()
+        except BaseException:
+            run.close()
+            raise
+        return run
 
-    def restore(self, template: Any, replay: ReplayBuffer) -> tuple[Any, list[str]]:
-        """The state of the newest whole checkpoint, with replay and metrics as they were; and what was skipped."""
-        if not (self.folder / "checkpoints").exists():  # killed before its first moment was saved
-            return template, []
-        loaded = checkpoint.load(self.folder, template, self.description.identity)
-        checkpoint.load_replay(self.folder, loaded.manifest, replay)
-        checkpoint.set_aside_after(self.folder, loaded.state.env_steps)
-        self._metrics.go_back(loaded.state.env_steps, loaded.manifest["metrics"])
+    def restore(self, outline: Any, replay: ReplayBuffer) -> tuple[Any, list[str]]:
+        """The state of the newest whole checkpoint, with replay and metrics as they were, and what was not whole.
+
+        The state is None if the run was killed before its first moment was saved.
+        """
+        with self.writing():
+            checkpoint.clear_leftovers(self.folder)
+            if not checkpoint.list_checkpoints(self.folder):
+                self._metrics.begin()
+                return None, []
+            loaded = checkpoint.load(self.folder, outline, self.description.differences, replay)
+            checkpoint.set_aside_after(self.folder, loaded.state.env_steps)
+            changed = self._metrics.go_back(loaded.state.env_steps, loaded.manifest.metrics)
         self._saved_steps = loaded.state.env_steps
-        return loaded.state, loaded.skipped
+        return loaded.state, [*(f"skipped {reason}" for reason in loaded.skipped), *changed]
 
     def record(self, state: Any, evaluation: Evaluation | None, seconds: dict[str, float]) -> None:
         """What a generation gave, and what the phases of the run have cost so far."""
-        self._metrics.timing(state.env_steps, state.generation, seconds)
-        if evaluation is not None:
-            self._metrics.evaluation(evaluation)
+        with self.writing():
+            self._metrics.timing(state.env_steps, state.generation, seconds)
+            if evaluation is not None:
+                self._metrics.evaluation(evaluation)
 
-    def metric_sizes(self) -> dict[str, int]:
-        return self._metrics.sizes()
+    def metric_seals(self) -> dict[str, Seal]:
+        return self._metrics.seals()
 
-    def save(self, state: Any, replay: ReplayBuffer, mark: Mark, sizes: dict[str, int]) -> None:
+    def save(self, state: Any, replay: ReplayBuffer, mark: Mark, seals: dict[str, Seal]) -> None:
         """Writes a checkpoint, unless this very state has one."""
         if state.env_steps == self._saved_steps:
             return
-        self._metrics.sync()  # the manifest counts their bytes, so these must be on the disk first
-        checkpoint.save(self.folder, state, replay, mark, sizes, self.description.identity)
+        with self.writing():
+            self._metrics.sync()  # the manifest has their hashes, so what it speaks of must be on the disk first
+            checkpoint.save(self.folder, state, replay, mark, seals, self.description.identity())
         self._saved_steps = state.env_steps
 
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Turns the system's refusal to write into a sentence.
+
+        Raises:
+            StorageFailure: if it refuses.
+        """
+        try:
+            yield
+        except OSError as error:
+            kept = "nothing is saved yet" if self._saved_steps is None else f"{self._saved_steps:,} steps are saved"
+            raise StorageFailure(f"{self.folder} cannot be written ({error.strerror or error}); {kept}.") from error
+
     def close(self) -> None:
-        self._metrics.close()
-        self._lock.close()
+        try:
+            with self.writing():
+                self._metrics.close()
+        finally:
+            self._lock.close()
 
 
 def read(folder: Path) -> tuple[Description, int]:
@@ -137,46 +197,102 @@ def read(folder: Path) -> tuple[Description, int]:
     Raises:
         UserError: if the folder holds no run.
     """
+    table = read_config(folder)
     try:
-        table = tomllib.loads((folder / "config.toml").read_text())
         return Description.from_table(table), table["steps"]
+    except UserError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise UserError(f"{folder / 'config.toml'} is not the config of a run: {error!r}.") from None
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The table in config.toml.
+
+    Raises:
+        UserError: if the folder holds no run.
+    """
+    try:
+        return tomllib.loads(read_bounded(folder / "config.toml", _CONFIG_LIMIT).decode())
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"{folder} holds no run: there is no config.toml in it.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-        raise UserError(f"{folder / 'config.toml'} cannot be read: {error!r}.") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{folder / 'config.toml'} cannot be read: {error}.") from None
 
 
 def write_config(folder: Path, description: Description, steps: int) -> None:
-    versions = {name: version(name) for name in _VERSIONS} | {"python": platform.python_version()}
-    table = {"steps": steps, **description.to_table(), "versions": versions}
+    table = {"steps": steps, **description.to_table(), "versions": versions()}
     write_durably(folder / "config.toml", tomli_w.dumps(table).encode())
 
 
+def versions() -> dict[str, str]:
+    """Of all that the last digit of a result may depend on."""
+    return {name: version(name) for name in _VERSIONS} | {"python": platform.python_version()}
+
+
+def other_versions(folder: Path) -> list[str]:
+    """In words, what has another version now than when config.toml was written."""
+    then = read_config(folder).get("versions", {})
+    return [f"{name} {now} instead of {then[name]}" for name, now in versions().items() if then.get(name, now) != now]
+
+
 def check_free(folder: Path) -> None:
-    """Refuses a folder that a new run would mix with something else.
+    """Refuses a folder that a new run would mix with something else, and names that lead elsewhere.
 
     Raises:
-        UserError: if it holds a run or other files.
+        UserError: if it holds a run or other files, or has such a name.
     """
+    if ".." in folder.parts or not str(folder).isprintable():
+        raise UserError(f"{str(folder)!r} is no name for a run: use --run-dir without '..' and control characters.")
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; choose another --run-dir.")
     if (folder / "config.toml").exists():
         raise UserError(f"{folder} already holds a run; go on with `arac resume {folder}` or choose another --run-dir.")
-    if folder.exists() and any(folder.iterdir()):
+    if folder.exists() and not {path.name for path in folder.iterdir()} <= _BEFORE_CONFIG:
         raise UserError(f"{folder} is not empty and holds no run; choose another --run-dir.")
 
 
 def fresh_folder(parent: Path, name: str) -> Path:
-    """`name` below `parent`, with a number behind it if that is taken."""
-    candidates = [name, *(f"{name}-{number}" for number in range(2, 10_000))]
-    return next(parent / candidate for candidate in candidates if not (parent / candidate).exists())
+    """A new folder `name` below `parent`, with a number behind it if that is taken."""
+    for number in count(1):
+        folder = parent / (name if number == 1 else f"{name}-{number}")
+        try:
+            folder.mkdir(parents=True)
+            break
+        except FileExistsError:
+            continue
+    return folder
 
 
-def _locked(folder: Path) -> Any:
-    file = (folder / ".lock").open("w")
+def check_seed(seed: Any) -> int:
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
+        raise UserError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed!r}.")
+    return seed
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether a process is working on a run."""
+    if not (folder / ".lock").exists():
+        return False
+    try:
+        _locked(folder, "r").close()
+    except UserError:
+        return True
+    return False
+
+
+def _locked(folder: Path, mode: str = "w") -> Any:
+    file = (folder / ".lock").open(mode)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.close()
         raise UserError(f"Another process is working on {folder}; wait for it or stop it first.") from None
     return file
+
+
+def _flat(identity: dict[str, Any]) -> dict[str, Any]:
+    """Its settings under their names, all on one level."""
+    rest = {name: value for name, value in identity.items() if name not in ("environment", "config")}
+    environment = {f"environment.{name}": value for name, value in identity["environment"].items()}
+    return {**rest, **environment, **identity["config"]}

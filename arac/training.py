@@ -1,17 +1,19 @@
 """The loop around the generations: record, show, save, stop."""
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
+from arac import memory, trees
 from arac.algorithms import Algorithm
 from arac.algorithms.shared import Context, Evaluation
 from arac.display import Display
 from arac.errors import EnvironmentFailure, Interrupted, UserError
-from arac.replay import Mark
-from arac.runs import Run
+from arac.replay import Mark, replay_bytes
+from arac.runs import Description, Run
 
 Outcome: TypeAlias = Literal["done", "stopped", "interrupted"]  # stopped: by the callback
 # Called after each generation with the state and its evaluation, if it had one; False stops the run.
@@ -33,7 +35,7 @@ class Keeper:
     def _hold(self, state: Any) -> None:
         self.state = state
         self._mark: Mark = self._context.replay.mark
-        self._sizes = self._run.metric_sizes() if self._run else {}
+        self._seals = self._run.metric_seals() if self._run else {}
 
     def complete(self, state: Any, evaluation: Evaluation | None) -> None:
         """A generation has ended in this state: records it, and saves it if it is time."""
@@ -49,7 +51,8 @@ class Keeper:
 
     def save(self) -> None:
         if self._run is not None:
-            self._run.save(self.state, self._context.replay, self._mark, self._sizes)
+            with self._context.progress.phase("save", 0):
+                self._run.save(self.state, self._context.replay, self._mark, self._seals)
 
 
 def train(
@@ -59,12 +62,13 @@ def train(
 
     Raises:
         EnvironmentFailure: if an environment fails or the numbers are no longer finite.
+        StorageFailure: if the run folder cannot be written.
     """
     keeper.save()  # so that a run can be resumed from its first moment
     try:
         while keeper.state.env_steps < context.total_steps:
             state, evaluation = algorithm.generation(context, keeper.state)
-            _check_finite(state)
+            _check_finite(state, evaluation)
             keeper.complete(state, evaluation)
             if evaluation is not None:
                 display.evaluation(evaluation)
@@ -79,12 +83,13 @@ def train(
         keeper.save()
 
 
-def check_run(config: Any, total_steps: int, max_episode_steps: int) -> None:
+def check_run(description: Description, total_steps: int) -> None:
     """What only shows when config, environment and length come together.
 
     Raises:
         UserError: if they do not fit.
     """
+    config, env = description.config, description.env
     if total_steps < 1:
         raise UserError(f"steps must be at least 1, got {total_steps}.")
     if config.warmup_steps > total_steps:
@@ -92,11 +97,23 @@ def check_run(config: Any, total_steps: int, max_episode_steps: int) -> None:
             f"warmup_steps ({config.warmup_steps:,}) is longer than the run ({total_steps:,} steps): nothing would be "
             "learned; lower --warmup-steps or raise --steps."
         )
-    if config.replay_capacity < max_episode_steps:
+    if config.replay_capacity < env.max_episode_steps:
         raise UserError(
             f"replay_capacity ({config.replay_capacity:,}) must hold at least one episode "
-            f"({max_episode_steps:,} steps here)."
+            f"({env.max_episode_steps:,} steps here)."
         )
+
+
+def check_memory(description: Description) -> None:
+    """Whether there is room for the replay buffer.
+
+    Raises:
+        UserError: if there is not.
+    """
+    config, env = description.config, description.env
+    needed = replay_bytes(config.replay_capacity, env.observation_size, env.action_size)
+    what = f"A replay_capacity of {config.replay_capacity:,} transitions of {env.id}"
+    memory.check(needed, what, "lower --replay-capacity, or free some")
 
 
 @jax.jit
@@ -104,10 +121,14 @@ def _all_finite(arrays: list[jax.Array]) -> jax.Array:
     return jnp.all(jnp.stack([jnp.isfinite(array).all() for array in arrays]))
 
 
-def _check_finite(state: Any) -> None:
+def _check_finite(state: Any, evaluation: Evaluation | None) -> None:
     arrays = [leaf for leaf in jax.tree.leaves(state) if isinstance(leaf, jax.Array)]
+    losses = evaluation.losses if evaluation is not None else {}
+    broken = [name for name, loss in losses.items() if not math.isfinite(loss)]
     if not bool(_all_finite(arrays)):
+        broken = trees.not_finite(state)
+    if broken:
         raise EnvironmentFailure(
-            f"A parameter is no longer finite after {state.env_steps:,} steps; what is kept is the generation before. "
+            f"{broken[0]} is no longer finite after {state.env_steps:,} steps; what is kept is the generation before. "
             "A lower learning rate or a bounded reward usually helps."
         )

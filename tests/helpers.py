@@ -1,6 +1,10 @@
 """Environments and policies that worker processes can import too, and episodes that say where they come from."""
 
+import ctypes
 import os
+import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -14,10 +18,10 @@ from arac.rollout.episode import Episode
 class Probe(gymnasium.Env):
     """Observes (a number drawn at reset, the step, the last action); does wrong at a step, if told to."""
 
-    def __init__(self, length: int = 5, trouble: str = "", at: int = 3) -> None:
+    def __init__(self, length: int = 5, trouble: str = "", at: int = 3, once: str = "") -> None:
         self.observation_space = Box(-np.inf, np.inf, (4,), np.float64)
         self.action_space = Box(np.array([-1, 2], np.float32), np.array([3, 10], np.float32))
-        self.length, self.trouble, self.at = length, trouble, at
+        self.length, self.trouble, self.at, self.once = length, trouble, at, once
         self.received: list[np.ndarray] = []
         if trouble == "dies when made":
             os._exit(1)
@@ -30,17 +34,42 @@ class Probe(gymnasium.Env):
     def step(self, action):
         self.count += 1
         self.received.append(action)
-        due = self.count == self.at
-        if due and self.trouble == "raises":
+        due = self.count == self.at and self._first_time()
+        if due:
+            self._get_into_trouble()
+        reward = {"nan reward": np.nan, "infinite reward": np.inf, "wide reward": np.ones(2)}.get(self.trouble, 0.5)
+        return self._observe(action), reward if due else 0.5, self.count == self.length, False, {}
+
+    def _first_time(self):
+        """With `once`, trouble comes only to the first of all processes that meets it."""
+        try:
+            if self.once:
+                os.close(os.open(self.once, os.O_CREAT | os.O_EXCL))
+            return True
+        except FileExistsError:
+            return False
+
+    def _get_into_trouble(self):
+        if self.trouble == "raises":
             raise RuntimeError("the hinge broke")
-        if due and self.trouble == "dies":
+        if self.trouble == "exits":
+            sys.exit(1)
+        if self.trouble == "dies":
             os._exit(1)
-        reward = {"nan reward": np.nan, "infinite reward": np.inf}.get(self.trouble, 0.5) if due else 0.5
-        return self._observe(action), reward, self.count == self.length, False, {}
+        if self.trouble == "crashes":
+            ctypes.string_at(0)
+        if self.trouble == "hangs":
+            time.sleep(1000)
+        if self.trouble == "hangs for good":  # in C, without ever giving the interpreter a chance
+            re.match("(a+)+$", "a" * 64 + "b")
+        if self.trouble == "starts a process":
+            child = subprocess.Popen(["sleep", "1000"])
+            Path(self.once).write_text(str(child.pid))
 
     def _observe(self, action):
         broken = self.count == self.at and self.trouble == "nan observation"
-        return np.array([np.nan if broken else self.drawn, self.count, *action])
+        wide = self.count == self.at and self.trouble == "wide observation"
+        return np.array([np.nan if broken else self.drawn, self.count, *action, *([0] if wide else [])])
 
 
 class Reusing(gymnasium.Env):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import arac
-from arac import checkpoint
+from arac import trees
 
 SMALL = {
     "hidden_size": 16,
@@ -52,7 +52,7 @@ def test_saved_and_loaded_is_the_same_agent(kind, tmp_path):
     for second in (kind.load(tmp_path / "agent.safetensors"), arac.load(tmp_path / "agent.safetensors")):
         assert type(second) is kind
         assert second.config == first.config
-        arrays, others = checkpoint.to_arrays(first.state), checkpoint.to_arrays(second.state)
+        arrays, others = trees.to_arrays(first.state), trees.to_arrays(second.state)
         assert arrays.keys() == others.keys()
         for name, array in arrays.items():
             np.testing.assert_array_equal(array, others[name])

@@ -1,6 +1,5 @@
 """Same config and seed, same bytes: run twice, stopped anywhere and resumed, on one worker or many."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 
 import arac
-from arac import checkpoint
+from arac import checkpoint, manifest, trees
 from arac.agent import AGENTS
 from arac.replay import sample
 
@@ -37,7 +36,7 @@ def resumed(folder):
 
 
 def assert_same(agent, other, folder, other_folder):
-    first, second = checkpoint.to_arrays(agent.state), checkpoint.to_arrays(other.state)
+    first, second = trees.to_arrays(agent.state), trees.to_arrays(other.state)
     assert first.keys() == second.keys()
     for name, array in first.items():
         np.testing.assert_array_equal(array, second[name], err_msg=name)
@@ -146,13 +145,13 @@ def test_an_agent_that_learned_before_can_begin_a_run_that_resumes_exactly(tmp_p
     whole = arac.SACNF("InvertedPendulum-v5", seed=3, **SETTINGS).learn(150)
     whole.learn(100, run_dir=tmp_path / "elsewhere").learn(250, run_dir=tmp_path / "whole")
     again = arac.SACNF.load(tmp_path / "whole")
-    checkpoint.load_replay(tmp_path / "whole", manifest_of(tmp_path / "whole"), again.replay)
+    checkpoint.fill(tmp_path / "whole", manifest_of(tmp_path / "whole"), again.replay)
     assert len(again.replay) == len(whole.replay)
     assert_same(whole, again, tmp_path / "whole", tmp_path / "whole")
 
 
 def manifest_of(folder):
-    return json.loads((checkpoint.list_checkpoints(folder)[-1] / "manifest.json").read_bytes())
+    return manifest.read(checkpoint.list_checkpoints(folder)[-1] / "manifest.json")
 
 
 def test_a_run_falls_back_to_the_older_checkpoint_and_still_ends_the_same(reference, tmp_path):
@@ -186,8 +185,21 @@ def test_what_was_learned_before_a_failure_is_kept_and_saved(reference, tmp_path
     assert_same(agent, resumed(tmp_path / "run"), folder, tmp_path / "run")
 
 
-def test_metrics_that_lost_rows_are_noticed(tmp_path):
+@pytest.mark.parametrize("change", ["lost", "gone", "edited"])
+def test_metrics_that_are_not_as_they_were_are_said_and_left_as_they_are(change, reference, tmp_path):
+    agent, folder = reference["sac"]
     trained("sac", tmp_path / "run", callback=lambda state, _: state.env_steps < 250)
-    (tmp_path / "run" / "episodes.csv").write_text("env_steps\n")
-    with pytest.raises(arac.UserError, match="rows were lost"):
-        resumed(tmp_path / "run")
+    rows = tmp_path / "run" / "evaluations.jsonl"
+    before = rows.read_text()
+    if change == "gone":
+        rows.unlink()
+    else:
+        rows.write_text(before[:-30] if change == "lost" else before.replace('"generation": ', '"generation": 1', 1))
+    said = []
+    again = arac.resume(tmp_path / "run", say=said.append)
+    assert any("evaluations.jsonl is not as the run wrote it" in sentence for sentence in said)
+    for one, other in zip(jax.tree.leaves(agent.state), jax.tree.leaves(again.state), strict=True):
+        np.testing.assert_array_equal(one, other)
+    whole = (folder / "evaluations.jsonl").read_text().splitlines()
+    assert rows.read_text().splitlines()[-1] == whole[-1]
+    assert len(rows.read_text().splitlines()) == len(whole) - {"lost": 1, "gone": before.count("\n"), "edited": 0}[change]

@@ -1,7 +1,13 @@
 import os
+import re
 import signal
+import subprocess
+import sys
 import threading
+import time
+import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import gymnasium
 import jax
@@ -170,20 +176,18 @@ def test_an_episode_that_the_time_limit_cuts_off_is_not_terminated():
 @pytest.mark.parametrize(
     ("trouble", "at", "name"),
     [
-        ("nan observation", 0, "observation"),
-        ("nan observation", 3, "observation"),
-        ("nan reward", 2, "reward"),
-        ("infinite reward", 5, "reward"),
+        ("nan observation", 0, "an observation"),
+        ("nan observation", 3, "an observation"),
+        ("nan reward", 2, "a reward"),
+        ("infinite reward", 5, "a reward"),
     ],
 )
 def test_a_number_that_is_not_finite_stops_with_environment_member_and_step(trouble, at, name):
     with pytest.raises(EnvironmentFailure) as caught:
         play(task(counters=(4, 17, 2), seed=6), trouble=trouble, at=at)
     message = str(caught.value)
-    assert f"Probe-v0 gave a {name} that is not finite at step {at} of" in message
-    assert "member 4" in message
-    assert "seed 6" in message
-    assert "(4, 17, 2)" in message
+    assert f"Probe-v0 gave {name} that is not finite at step {at} of the explore episode" in message
+    assert "(member 4, generation 17, episode 2, seed 6)" in message
 
 
 def test_an_environment_that_reuses_its_array_is_recorded_as_it_was():
@@ -192,60 +196,162 @@ def test_an_environment_that_reuses_its_array_is_recorded_as_it_was():
     assert played.observations[:, 0].tolist() == [0, 1, 2, 3, 4]
 
 
-def failure_in_worker(**kwargs):
-    """The message of a pool whose environment fails in its third step, and the pool's processes."""
-    with LocalPool(replace(envs.check("helpers:Probe-v0"), kwargs=kwargs), 2) as pool:
-        processes = [process for process, _ in pool._workers]
+def gone(*pids, within=5):
+    """Whether none of these processes is running any more."""
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline:
+        if not any(map(is_running, pids)):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def is_running(pid):
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def failure_in_worker(time_limit=None, **kwargs):
+    """The message of a pool whose environment fails in its third step."""
+    spec = replace(envs.check("helpers:Probe-v0"), kwargs=kwargs)
+    with LocalPool(spec, 2, time_limit) as pool, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         with pytest.raises(EnvironmentFailure) as caught:
             pool.run([task(counters=(member, 0, 0)) for member in range(3)], Progress())
-    return str(caught.value), processes
+        pids = pool.pids
+    assert gone(*pids)
+    return str(caught.value)
 
 
 def test_an_environment_that_raises_in_a_worker_is_reported_with_its_traceback():
-    message, processes = failure_in_worker(trouble="raises")
+    message = failure_in_worker(trouble="raises")
     assert "RuntimeError: the hinge broke" in message
     assert "helpers.py" in message
-    assert all(process.poll() is not None for process in processes)
+    assert re.match(r"helpers:Probe-v0 failed in the explore episode \(member \d, generation 0, episode 0", message)
 
 
-def test_a_number_that_is_not_finite_in_a_worker_is_reported_in_full():
-    message, _ = failure_in_worker(trouble="nan reward")
+def test_a_number_that_is_not_finite_in_a_worker_is_reported_in_one_sentence():
+    message = failure_in_worker(trouble="nan reward")
     assert "Probe-v0 gave a reward that is not finite at step 3" in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("trouble", ["wide observation", "wide reward"])
+def test_a_wrong_shape_is_reported_in_one_sentence(trouble):
+    message = failure_in_worker(trouble=trouble)
+    assert re.search(r"gave an? (observation|reward) that has shape \(\d,\) instead of \(4?,?\) at step 3", message)
+    assert "\n" not in message
+
+
+def test_an_environment_that_exits_is_reported_with_where_it_did():
+    message = failure_in_worker(trouble="exits")
+    assert "SystemExit" in message
+    assert "helpers.py" in message
 
 
 @pytest.mark.parametrize("trouble", ["dies", "dies when made"])
-def test_a_worker_that_dies_is_reported_and_leaves_no_process(trouble):
-    message, processes = failure_in_worker(trouble=trouble)
-    assert "worker process died" in message
-    assert all(process.poll() is not None for process in processes)
+def test_a_worker_that_dies_every_time_is_reported(trouble):
+    message = failure_in_worker(trouble=trouble)
+    assert "lost its worker process in the explore episode (member" in message
+    assert "exited with status 1, 3 times in a row" in message
 
 
-def test_a_worker_that_was_killed_while_idle_is_reported():
+def test_a_segmentation_fault_is_reported_with_where_it_was():
+    message = failure_in_worker(trouble="crashes")
+    assert "was killed by SIGSEGV, 3 times in a row" in message
+    assert "helpers.py" in message
+
+
+def test_an_environment_that_hangs_is_ended_after_its_time_and_reported_with_where_it_was():
+    message = failure_in_worker(time_limit=2.5, trouble="hangs")
+    assert "took longer than the 2.5 s of episode_timeout, 3 times in a row" in message
+    assert "helpers.py" in message
+
+
+@pytest.mark.parametrize(("how", "time_limit"), [("dies", None), ("hangs", 3.0)])
+def test_a_worker_that_dies_or_hangs_once_is_replaced_and_the_result_is_the_same(how, time_limit, tmp_path):
+    """Only its own worker is ended; everybody else's episode is played by the worker that had it."""
+    tasks = [task(counters=(member, 0, 0)) for member in range(4)]
+    here = [play(a_task) for a_task in tasks]
+    spec = replace(envs.check("helpers:Probe-v0"), kwargs={"trouble": how, "once": str(tmp_path / "once")})
+    said, progress = [], Progress()
+    progress.say = said.append
+    with LocalPool(spec, 2, time_limit) as pool:
+        before = pool.pids
+        for mine, others in zip(here, pool.run(tasks, progress), strict=True):
+            assert_equal_episodes(mine, others)
+        after = pool.pids
+    assert len(set(before) & set(after)) == 1
+    assert len(said) == 1
+    assert re.search(
+        r"lost its worker process in the explore episode .* is replaced and the episode run again", said[0]
+    )
+
+
+def test_a_worker_that_was_killed_is_replaced_and_the_result_is_the_same():
+    tasks = [task(counters=(member, 0, 0)) for member in range(3)]
+    said, progress = [], Progress()
+    progress.say = said.append
     with LocalPool(envs.check("helpers:Probe-v0"), 1) as pool:
-        [(process, _)] = pool._workers
-        process.kill()
-        process.wait()
-        with pytest.raises(EnvironmentFailure):
-            pool.run([task()], Progress())
+        first = pool.run(tasks, progress)
+        os.kill(pool.pids[0], signal.SIGKILL)
+        second = pool.run(tasks, progress)
+    for one, other in zip(first, second, strict=True):
+        assert_equal_episodes(one, other)
+    assert len(said) == 1
+    assert "was killed by SIGKILL" in said[0]
+
+
+def test_a_worker_that_was_stopped_is_replaced():
+    """A process that neither reads nor dies."""
+    progress = Progress()
+    progress.say = lambda _: None
+    wide = Constant(*np.zeros(10**6))  # more than a socket takes at once
+    with LocalPool(envs.check("helpers:Probe-v0"), 1, 3.0) as pool:
+        [expected] = pool.run([task(wide, "random")], progress)
+        os.kill(pool.pids[0], signal.SIGSTOP)
+        [again] = pool.run([task(wide, "random")], progress)
+    assert_equal_episodes(expected, again)
 
 
 def test_a_closed_pool_leaves_no_worker():
     pool = LocalPool(envs.check("helpers:Probe-v0"), 2)
-    processes = [process for process, _ in pool._workers]
-    assert [process.poll() for process in processes] == [None, None]
+    pids = pool.pids
+    assert all(map(is_running, pids))
     pool.close()
-    assert all(process.poll() is not None for process in processes)
-    for process in processes:
-        with pytest.raises(ProcessLookupError):
-            os.kill(process.pid, 0)
+    assert not any(map(is_running, pids))
 
 
-def test_a_worker_ends_by_itself_when_its_parent_is_gone():
-    pool = LocalPool(envs.check("helpers:Probe-v0"), 1)
-    pool.run([task()], Progress())
-    [(process, pipe)] = pool._workers
-    pipe.close()
-    assert process.wait(timeout=20) == 0
+def test_what_an_environment_started_ends_with_its_worker(tmp_path):
+    spec = envs.check("helpers:Probe-v0", kwargs={"trouble": "starts a process", "once": str(tmp_path / "pid")})
+    with LocalPool(spec, 1) as pool:
+        pool.run([task()], Progress())
+        pid = int((tmp_path / "pid").read_text())
+        assert is_running(pid)
+    assert gone(pid)
+
+
+def test_no_worker_outlives_a_parent_that_was_killed_even_in_an_episode_that_hangs(tmp_path):
+    script = tmp_path / "parent.py"
+    script.write_text(
+        "import os, signal, threading, sys\n"
+        "from dataclasses import replace\n"
+        "from arac import envs\n"
+        "from arac.progress import Progress\n"
+        "from arac.rollout.episode import Task\n"
+        "from arac.rollout.local import LocalPool\n"
+        "spec = replace(envs.check('helpers:Probe-v0'), kwargs={'trouble': 'hangs for good'})\n"
+        "pool = LocalPool(spec, 2)\n"
+        "print(*pool.pids, flush=True)\n"
+        "threading.Timer(4, os.kill, (os.getpid(), signal.SIGKILL)).start()\n"
+        "pool.run([Task(None, 'random', 0, 'explore', (m, 0, 0), True) for m in range(2)], Progress())\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert gone(*map(int, done.stdout.split()))
 
 
 def test_short_episodes_do_not_wait_for_a_long_one(tmp_path):
@@ -278,8 +384,8 @@ def test_a_request_to_stop_is_heard_while_workers_play(tmp_path):
         with pytest.raises(Interrupted):
             pool.run([task(Constant(0.5), "mode")], progress)
         timer.join()
-        processes = [process for process, _ in pool._workers]
-    assert all(process.poll() is not None for process in processes)
+        pids = pool.pids
+    assert gone(*pids)
 
 
 class Recorder:

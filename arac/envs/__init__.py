@@ -53,6 +53,8 @@ def check(env_id: str, *, max_episode_steps: int | None = None, kwargs: dict[str
         observations = env.observation_space
         if not isinstance(observations, Box) or len(observations.shape) != 1 or observations.shape[0] == 0:
             raise UserError(f"{env_id} has observations {observations}; ARAC needs numbers.")
+        if (shape := np.shape(_first_observation(env, env_id))) != observations.shape:
+            raise UserError(f"{env_id} gives observations of shape {shape}, but its space says {observations.shape}.")
         return EnvSpec(
             id=env_id,
             registered=gymnasium.spec(env_id.rsplit(":", maxsplit=1)[-1]),
@@ -67,6 +69,13 @@ def check(env_id: str, *, max_episode_steps: int | None = None, kwargs: dict[str
         env.close()
 
 
+def _first_observation(env: gymnasium.Env, env_id: str) -> Any:
+    try:
+        return env.reset(seed=0)[0]
+    except Exception as error:  # whatever somebody else's environment raises
+        raise UserError(f"The environment {env_id!r} cannot be reset: {_in_a_line(error)}") from None
+
+
 def make(spec: EnvSpec) -> gymnasium.Env:
     return _make(spec.registered, spec.max_episode_steps, spec.kwargs)
 
@@ -78,12 +87,15 @@ def _make(env_id: str | RegisteredEnv, max_episode_steps: int | None, kwargs: di
     except gymnasium.error.UnregisteredEnv:
         raise UserError(f"There is no environment {env_id!r}.{suggestion(str(env_id), gymnasium.registry)}") from None
     except Exception as error:  # whatever somebody else's constructor raises
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise UserError(f"The environment {env_id!r} cannot be made: {reason}") from None
+        raise UserError(f"The environment {env_id!r} cannot be made: {_in_a_line(error)}") from None
     flat_box = isinstance(env.observation_space, Box) and len(env.observation_space.shape) == 1
     if flat_box or isinstance(env.observation_space, gymnasium.spaces.Discrete):
         return env
     return gymnasium.wrappers.FlattenObservation(env)
+
+
+def _in_a_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 @contextmanager

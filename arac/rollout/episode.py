@@ -1,6 +1,7 @@
 """One episode as a pure function of (environment, policy, seed): what a worker runs, here or anywhere."""
 
 import math
+import traceback
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -19,8 +20,13 @@ class Task(NamedTuple):
     acting: Acting
     seed: int
     stream: str
-    counters: tuple[int, ...]  # the first is the member, for messages
+    counters: tuple[int, ...]  # member, generation, number of the episode
     record: bool  # whether the transitions are wanted, or only return and length
+
+    def __str__(self) -> str:
+        """Which episode it is, for messages."""
+        names = zip(("member", "generation", "episode"), self.counters, strict=False)
+        return f"{self.stream} episode ({', '.join(f'{name} {n}' for name, n in names)}, seed {self.seed})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +44,23 @@ class Episode:
         return self.steps
 
 
+class Failure(NamedTuple):
+    """What comes back instead of an episode."""
+
+    text: str
+    explained: bool  # else it is a traceback
+
+
+def played(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Episode | Failure:
+    """The episode of `run`, or what went wrong in a form that crosses processes."""
+    try:
+        return run(env, low, high, task)
+    except EnvironmentFailure as failure:
+        return Failure(str(failure), explained=True)
+    except (Exception, SystemExit):
+        return Failure(traceback.format_exc(), explained=False)
+
+
 def run(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Episode:
     """Plays one episode to its end.
 
@@ -48,19 +71,20 @@ def run(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Episode:
         task: what to play.
 
     Raises:
-        EnvironmentFailure: if an observation or a reward is not finite.
+        EnvironmentFailure: if an observation or a reward is not finite, or has a wrong shape.
     """
     rng = streams.rng(task.seed, task.stream, *task.counters)
+    shape = env.observation_space.shape
     observation, _ = env.reset(seed=int(rng.integers(2**31)))
-    observations, actions, rewards = [_finite(observation, "observation", env, task, 0)], [], []
+    observations, actions, rewards = [_checked(observation, shape, "an observation", env, task, 0)], [], []
     terminated = truncated = False
     while not (terminated or truncated):
         action = _choose(task, observations[-1], rng, len(low))
         stretched = low + (action + 1) * 0.5 * (high - low)
         observation, reward, terminated, truncated, _ = env.step(stretched.astype(env.action_space.dtype))
         actions.append(action)
-        observations.append(_finite(observation, "observation", env, task, len(actions)))
-        rewards.append(float(_finite(reward, "reward", env, task, len(actions))))
+        observations.append(_checked(observation, shape, "an observation", env, task, len(actions)))
+        rewards.append(float(_checked(reward, (), "a reward", env, task, len(actions))))
     kept = slice(None) if task.record else slice(0)
     return Episode(
         observations=np.array(observations[kept], np.float32),
@@ -80,11 +104,12 @@ def _choose(task: Task, observation: np.ndarray, rng: np.random.Generator, size:
     return task.policy.mode(observation)
 
 
-def _finite(value: Any, name: str, env: Any, task: Task, step: int) -> Any:
+def _checked(value: Any, shape: tuple[int, ...], name: str, env: Any, task: Task, step: int) -> np.ndarray:
     array = np.array(value, np.float32)  # a copy: some environments reuse theirs
-    if not np.isfinite(array).all():
-        raise EnvironmentFailure(
-            f"{env.spec.id} gave a {name} that is not finite at step {step} of a {task.stream} episode "
-            f"(member {task.counters[0]}, seed {task.seed}, counters {task.counters})."
-        )
-    return array
+    if array.shape != shape:
+        wrong = f"has shape {array.shape} instead of {shape}"
+    elif not np.isfinite(array).all():
+        wrong = "is not finite"
+    else:
+        return array
+    raise EnvironmentFailure(f"{env.spec.id} gave {name} that {wrong} at step {step} of the {task}.")

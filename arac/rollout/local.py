@@ -1,31 +1,52 @@
 """A pool of worker processes on this machine; each free worker takes the next episode."""
 
+import contextlib
 import os
+import signal
 import socket
+import struct
 import subprocess
 import sys
+import tempfile
+import time
+from collections import Counter, deque
 from multiprocessing.connection import Connection, wait
 from types import TracebackType
-from typing import cast
+from typing import Any
 
 from arac.envs import EnvSpec, make
 from arac.errors import EnvironmentFailure, UserError
 from arac.progress import Progress
-from arac.rollout import episode
-from arac.rollout.episode import Episode, Task
+from arac.rollout.episode import Episode, Failure, Task, played
 
 _THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+# How often an episode is tried whose worker dies or takes too long.
+_TRIES = 3
 
 
 class LocalPool:
-    """Runs tasks on `workers` processes, or in this one if that is 0. Results come in the order of the tasks."""
+    """Runs tasks on `workers` processes, or in this one if that is 0. Results come in the order of the tasks.
 
-    def __init__(self, spec: EnvSpec, workers: int) -> None:
+    A worker that dies, or takes longer than `time_limit` seconds for an episode, is replaced and its episode run
+    again, with the same result. In this process there is nothing to replace and no time limit.
+    """
+
+    def __init__(self, spec: EnvSpec, workers: int, time_limit: float | None = None) -> None:
         if workers > 0 and getattr(spec.registered.entry_point, "__module__", "") == "__main__":
             raise UserError(f"{spec.id} is defined in the script itself: use workers=0, or put it into a module.")
         self._spec = spec
+        self._time_limit = time_limit
         self._env = make(spec) if workers == 0 else None
-        self._workers = [_start_worker(spec) for _ in range(workers)]
+        self._workers: list[_Worker] = []
+        try:
+            for _ in range(workers):
+                self._workers.append(self._new_worker())
+        except BaseException:
+            self.close()
+            raise
+
+    def _new_worker(self) -> "_Worker":
+        return _Worker(self._spec, self._time_limit)
 
     def __enter__(self) -> "LocalPool":
         return self
@@ -35,11 +56,16 @@ class LocalPool:
     ) -> None:
         self.close()
 
+    @property
+    def pids(self) -> list[int]:
+        """Of the workers that there are now."""
+        return [worker.pid for worker in self._workers]
+
     def run(self, tasks: list[Task], progress: Progress) -> list[Episode]:
         """Every task's episode.
 
         Raises:
-            EnvironmentFailure: if an environment raises or a worker dies.
+            EnvironmentFailure: if an environment raises, or its worker dies or takes too long again and again.
             Interrupted: if the run was asked to stop.
         """
         return self._run_here(tasks, progress) if self._env is not None else self._run_on_workers(tasks, progress)
@@ -48,74 +74,151 @@ class LocalPool:
         results = []
         for task in tasks:
             progress.check()
-            results.append(episode.run(self._env, self._spec.low, self._spec.high, task))
+            results.append(self._episode(played(self._env, self._spec.low, self._spec.high, task), task))
             progress.advance()
         return results
 
     def _run_on_workers(self, tasks: list[Task], progress: Progress) -> list[Episode]:
         results: dict[int, Episode] = {}
-        waiting = iter(enumerate(tasks))
-        playing: dict[Connection, int] = {}  # which task each busy worker has
-
-        def hand_out(pipe: Connection) -> None:
-            if (item := next(waiting, None)) is not None:
-                playing[pipe] = item[0]
-                _send(pipe, item[1])
-
-        for _, pipe in self._workers:
-            hand_out(pipe)
-        while playing:
+        waiting = deque(range(len(tasks)))
+        losses: Counter[int] = Counter()  # of workers, by task
+        playing: dict[int, int] = {}  # which task each busy worker has
+        while len(results) < len(tasks):
             progress.check()
-            for ready in wait(list(playing), timeout=0.2):
-                pipe = cast(Connection, ready)
-                results[playing.pop(pipe)] = _receive(pipe)
-                hand_out(pipe)
-                progress.advance()
+            for slot, worker in enumerate(self._workers):
+                if slot not in playing and waiting:
+                    playing[slot] = waiting.popleft()
+                    worker.give(tasks[playing[slot]])
+            ready = wait([self._workers[slot].pipe for slot in playing], timeout=0.2)
+            for slot, number in list(playing.items()):
+                worker = self._workers[slot]
+                if worker.pipe not in ready and not worker.is_late():
+                    continue
+                del playing[slot]
+                try:
+                    results[number] = self._episode(worker.answer(), tasks[number])
+                    progress.advance()
+                except WorkerLost as lost:
+                    losses[number] += 1
+                    self._mourn(lost, tasks[number], losses[number], progress)
+                    self._workers[slot] = self._new_worker()
+                    waiting.appendleft(number)
         return [results[number] for number in range(len(tasks))]
+
+    def _episode(self, answer: Episode | Failure, task: Task) -> Episode:
+        if not isinstance(answer, Failure):
+            return answer
+        if answer.explained:
+            raise EnvironmentFailure(answer.text)
+        raise EnvironmentFailure(f"{self._spec.id} failed in the {task}:\n{answer.text.rstrip()}")
+
+    def _mourn(self, lost: "WorkerLost", task: Task, losses: int, progress: Progress) -> None:
+        what = f"{self._spec.id} lost its worker process in the {task}: it {lost.cause}"
+        if losses == _TRIES:
+            trace = f":\n{lost.trace}" if lost.trace else "."
+            raise EnvironmentFailure(f"{what}, {losses} times in a row{trace}")
+        progress.say(f"{what}; the worker is replaced and the episode run again.")
 
     def close(self) -> None:
         """Ends the workers, whatever they are doing."""
-        for process, pipe in self._workers:
-            pipe.close()
-            process.kill()
-            process.wait()
+        for worker in self._workers:
+            worker.end()
         self._workers = []
         if self._env is not None:
             self._env.close()
 
 
-def _start_worker(spec: EnvSpec) -> tuple[subprocess.Popen[bytes], Connection]:
-    here, there = socket.socketpair()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "arac.rollout.worker", str(there.fileno())],
-        pass_fds=[there.fileno()],
-        stdin=subprocess.DEVNULL,
-        process_group=0,  # the terminal's Ctrl-C is for the parent alone
-        env={
-            **os.environ,
-            **dict.fromkeys(_THREAD_SETTINGS, "1"),
-            "JAX_PLATFORMS": "cpu",
-            "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
-        },
-    )
-    there.close()
-    pipe = Connection(here.detach())
-    pipe.send(spec)
-    return process, pipe
+class WorkerLost(Exception):
+    """A worker process that will not answer any more."""
+
+    def __init__(self, cause: str, trace: str) -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.trace = trace  # what it was doing, if the interpreter could still say it
 
 
-def _send(pipe: Connection, task: Task) -> None:
-    try:
-        pipe.send(task)
-    except (BrokenPipeError, ConnectionResetError):
-        _receive(pipe)  # says why, if the worker could still say it
+class _Worker:
+    """A process of its own group, so that what the environment starts ends with it, and Ctrl-C passes it by."""
+
+    def __init__(self, spec: EnvSpec, time_limit: float | None) -> None:
+        self._time_limit = time_limit
+        self._deadline = float("inf")
+        self._traces = tempfile.TemporaryFile()  # noqa: SIM115
+        here, there = socket.socketpair()
+        if time_limit is not None:  # a worker that stops reading or writing halfway must not hold us up for ever
+            patience = struct.pack("ll", int(time_limit) + 1, 0)
+            here.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
+            here.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, patience)
+        lifeline, self._lifeline = os.pipe()  # breaks when this process ends, however it does
+        inherited = there.fileno(), lifeline, self._traces.fileno()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "arac.rollout.worker", *map(str, inherited)],
+            pass_fds=inherited,
+            stdin=subprocess.DEVNULL,
+            process_group=0,
+            env={
+                **os.environ,
+                **dict.fromkeys(_THREAD_SETTINGS, "1"),
+                "JAX_PLATFORMS": "cpu",
+                "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+            },
+        )
+        there.close()
+        os.close(lifeline)
+        self.pipe = Connection(here.detach())
+        self._send(spec)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def give(self, task: Task) -> None:
+        self._deadline = time.monotonic() + (self._time_limit or float("inf"))
+        self._send(task)
+
+    def is_late(self) -> bool:
+        return time.monotonic() > self._deadline
+
+    def answer(self) -> Episode | Failure:
+        """What it answers to the task it was given.
+
+        Raises:
+            WorkerLost: if it is dead, or late.
+        """
+        if self.is_late() and not self.pipe.poll():
+            self._process.send_signal(signal.SIGABRT)  # on which the interpreter says where it is
+            raise self._lost(f"took longer than the {self._time_limit:g} s of episode_timeout")
+        try:
+            return self.pipe.recv()
+        except (EOFError, OSError):
+            raise self._lost(None) from None
+
+    def end(self) -> None:
+        """Kills the process and all that it started."""
+        if self.pipe.closed:
+            return
+        self.pipe.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        os.close(self._lifeline)
+        self._traces.close()
+
+    def _send(self, message: Any) -> None:
+        with contextlib.suppress(OSError):  # it is dead: `answer` will find out why
+            self.pipe.send(message)
+
+    def _lost(self, cause: str | None) -> WorkerLost:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=2)
+        self._traces.seek(0)
+        trace = self._traces.read().decode(errors="replace").rstrip()
+        status = self._process.returncode
+        self.end()
+        return WorkerLost(cause or _in_words(status), trace)
 
 
-def _receive(pipe: Connection) -> Episode:
-    try:
-        answer = pipe.recv()
-    except (EOFError, ConnectionResetError):
-        raise EnvironmentFailure("A worker process died without a word (killed, or out of memory?).") from None
-    if isinstance(answer, str):
-        raise EnvironmentFailure(f"The environment failed in a worker:\n{answer.rstrip()}")
-    return answer
+def _in_words(status: int | None) -> str:
+    if status is None:
+        return "stopped answering"
+    return f"was killed by {signal.Signals(-status).name}" if status < 0 else f"exited with status {status}"

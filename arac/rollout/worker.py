@@ -1,44 +1,53 @@
 """A worker process: receives tasks, sends episodes, ends when its parent does.
 
-It is started as `python -m arac.rollout.worker FD` rather than through `multiprocessing`, so that a user's script
-needs no guard around its main part and the thread settings in its environment are there before NumPy loads.
+It is started as `python -m arac.rollout.worker PIPE LIFELINE TRACES` rather than through `multiprocessing`, so that a
+user's script needs no guard around its main part and the thread settings in its environment are there before NumPy
+loads. The three are open files: where tasks come from; a pipe that nobody writes to, which breaks when the parent is
+gone; and where the interpreter says what it was doing if it is ended from outside.
 """
 
 import contextlib
+import faulthandler
+import fcntl
+import os
+import select
 import signal
 import sys
 import traceback
 from multiprocessing.connection import Connection
 
-import gymnasium
 import mujoco
 
 from arac.envs import EnvSpec, make
-from arac.rollout import episode
-from arac.rollout.episode import Episode, Task
+from arac.rollout.episode import Failure, played
 
 
 def serve(pipe: Connection) -> None:
-    """Answers each task with an `Episode`, or with the traceback of what went wrong as a string."""
+    """Answers each task with an `Episode` or a `Failure`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     try:
         spec: EnvSpec = pipe.recv()
         env = make(spec)
     except Exception:
-        pipe.send(traceback.format_exc())
+        pipe.send(Failure(traceback.format_exc(), explained=False))
         return
     mujoco.set_mju_user_warning(lambda _: None)  # they would go to a file in the user's folder
     with contextlib.suppress(EOFError, OSError):  # the parent is gone
         while True:
-            pipe.send(_played(env, spec, pipe.recv()))
+            pipe.send(played(env, spec.low, spec.high, pipe.recv()))
 
 
-def _played(env: gymnasium.Env, spec: EnvSpec, task: Task) -> Episode | str:
-    try:
-        return episode.run(env, spec.low, spec.high, task)
-    except Exception:
-        return traceback.format_exc()
+def _end_with_parent(lifeline: int) -> None:
+    """Has the kernel kill this process and its children once the other end is closed, whatever they are doing."""
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
+    if hasattr(fcntl, "F_SETSIG"):  # elsewhere SIGIO comes, which ends a process too
+        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC)
+    if select.select([lifeline], [], [], 0)[0]:  # the parent was gone before this was set up
+        os._exit(0)
 
 
 if __name__ == "__main__":
+    _end_with_parent(int(sys.argv[2]))
+    faulthandler.enable(int(sys.argv[3]))
     serve(Connection(int(sys.argv[1])))
