@@ -331,8 +331,8 @@ def resume(run_dir: str | os.PathLike[str], **options: Any) -> Agent:
 
 
 def _kind(path: Path) -> type[Agent]:
-    name = runs.read_config(path)["algorithm"] if path.is_dir() else agent_file.read_table(path)["algorithm"]
-    return AGENTS[algorithms.find(str(name)).name]
+    table = runs.read_config(path) if path.is_dir() else agent_file.read_table(path)
+    return AGENTS[algorithms.find(str(table.get("algorithm"))).name]
 
 
 def _said_of_versions(folder: Path) -> list[str]:

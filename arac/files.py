@@ -68,12 +68,12 @@ def read_bounded(path: Path, limit: int) -> bytes:
     Raises:
         ValueError: if it is a device or a folder, or larger.
     """
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for its other end
+        raise ValueError(f"{path.name} is not an ordinary file")
+    if status.st_size > limit:
+        raise ValueError(f"{path.name} is larger ({status.st_size:,} bytes) than it can be ({limit:,})")
     with path.open("rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise ValueError(f"{path.name} is not an ordinary file")
-        if status.st_size > limit:
-            raise ValueError(f"{path.name} is larger ({status.st_size:,} bytes) than it can be ({limit:,})")
         return file.read(limit + 1)
 
 

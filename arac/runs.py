@@ -199,6 +199,8 @@ def read(folder: Path) -> tuple[Description, int]:
     """
     table = read_config(folder)
     try:
+        if not isinstance(table["steps"], int):
+            raise TypeError(f"steps {table['steps']!r}")
         return Description.from_table(table), table["steps"]
     except UserError:
         raise

@@ -16,12 +16,15 @@ from arac.rollout.episode import Episode
 
 
 class Probe(gymnasium.Env):
-    """Observes (a number drawn at reset, the step, the last action); does wrong at a step, if told to."""
+    """Observes (a number drawn at reset, the step, the last action); does wrong at a step, if told to.
 
-    def __init__(self, length: int = 5, trouble: str = "", at: int = 3, once: str = "") -> None:
+    With `once`, only the first of all processes that gets there does; with `when`, only while that file is there.
+    """
+
+    def __init__(self, length: int = 5, trouble: str = "", at: int = 3, once: str = "", when: str = "") -> None:
         self.observation_space = Box(-np.inf, np.inf, (4,), np.float64)
         self.action_space = Box(np.array([-1, 2], np.float32), np.array([3, 10], np.float32))
-        self.length, self.trouble, self.at, self.once = length, trouble, at, once
+        self.length, self.trouble, self.at, self.once, self.when = length, trouble, at, once, when
         self.received: list[np.ndarray] = []
         if trouble == "dies when made":
             os._exit(1)
@@ -29,19 +32,22 @@ class Probe(gymnasium.Env):
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.count, self.drawn = 0, self.np_random.random()
+        if self.at == 0:
+            self._get_into_trouble()
         return self._observe(np.zeros(2)), {}
 
     def step(self, action):
         self.count += 1
         self.received.append(action)
-        due = self.count == self.at and self._first_time()
+        due = self._is_due()
         if due:
             self._get_into_trouble()
         reward = {"nan reward": np.nan, "infinite reward": np.inf, "wide reward": np.ones(2)}.get(self.trouble, 0.5)
         return self._observe(action), reward if due else 0.5, self.count == self.length, False, {}
 
-    def _first_time(self):
-        """With `once`, trouble comes only to the first of all processes that meets it."""
+    def _is_due(self):
+        if self.count != self.at or (self.when and not Path(self.when).exists()):
+            return False
         try:
             if self.once:
                 os.close(os.open(self.once, os.O_CREAT | os.O_EXCL))
@@ -67,9 +73,9 @@ class Probe(gymnasium.Env):
             Path(self.once).write_text(str(child.pid))
 
     def _observe(self, action):
-        broken = self.count == self.at and self.trouble == "nan observation"
-        wide = self.count == self.at and self.trouble == "wide observation"
-        return np.array([np.nan if broken else self.drawn, self.count, *action, *([0] if wide else [])])
+        trouble = self.trouble if self.count == self.at and (not self.when or Path(self.when).exists()) else ""
+        extra = [0] if trouble == "wide observation" else []
+        return np.array([np.nan if trouble == "nan observation" else self.drawn, self.count, *action, *extra])
 
 
 class Reusing(gymnasium.Env):
@@ -141,6 +147,7 @@ class Odd(gymnasium.Env):
 for name, environment in {"Probe": Probe, "Reusing": Reusing, "Gate": Gate, "Odd": Odd}.items():
     gymnasium.register(f"{name}-v0", entry_point=environment, max_episode_steps=5000)
 gymnasium.register("Endless-v0", entry_point=Odd)
+gymnasium.register("Breaking-v0", entry_point=Probe, max_episode_steps=5000, kwargs={"trouble": "raises"})
 
 
 class Constant:

@@ -202,4 +202,6 @@ def test_metrics_that_are_not_as_they_were_are_said_and_left_as_they_are(change,
         np.testing.assert_array_equal(one, other)
     whole = (folder / "evaluations.jsonl").read_text().splitlines()
     assert rows.read_text().splitlines()[-1] == whole[-1]
-    assert len(rows.read_text().splitlines()) == len(whole) - {"lost": 1, "gone": before.count("\n"), "edited": 0}[change]
+    assert (
+        len(rows.read_text().splitlines()) == len(whole) - {"lost": 1, "gone": before.count("\n"), "edited": 0}[change]
+    )
