@@ -109,6 +109,16 @@ def test_an_archive_of_equal_fitness_is_one_niche():
     assert replaced == {0, 1, 2}
 
 
+@pytest.mark.parametrize("room", [True, False])
+def test_a_fitness_that_is_not_finite_stays_out(room):
+    archive = archive_of(0.0, 0.0, 10.0, 10.0) if not room else Archive.empty(take(tagged(0), 0), 8)
+    after = add(archive, np.nan, 7.0, np.inf, -np.inf)
+    assert np.isfinite(after.fitness).all()
+    assert 7.0 in after.fitness
+    assert after.size == (1 if room else 4)
+    assert_policies_match_fitness(after)
+
+
 def test_add_leaves_the_old_archive_untouched():
     old = add(Archive.empty(ONE, 3), 1, 2)
     fitness, policies = old.fitness.copy(), jax.tree.map(np.array, old.policies)

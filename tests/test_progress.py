@@ -24,7 +24,7 @@ def test_the_time_of_a_phase_adds_up_over_its_visits():
     assert progress.seconds["collect"] > 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_waits_for_a_safe_point_and_a_second_one_does_not(number):
     progress, before = Progress(), signal.getsignal(number)
     with progress.heeding_signals():
@@ -36,3 +36,14 @@ def test_a_signal_waits_for_a_safe_point_and_a_second_one_does_not(number):
             os.kill(os.getpid(), number)
     assert signal.getsignal(number) is before
     progress.check()
+
+
+def test_a_signal_that_the_process_was_told_to_ignore_stays_ignored():
+    """As `nohup` does with the loss of the terminal."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with (progress := Progress()).heeding_signals():
+            os.kill(os.getpid(), signal.SIGHUP)
+            progress.check()
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -1,0 +1,46 @@
+"""Checkpoints and agents that earlier versions wrote, one folder per format: they load for ever."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import arac
+from arac import doctor
+from arac.manifest import FORMAT
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+CASES = [
+    (path, name)
+    for path in sorted(GOLDEN.glob("format-*"))
+    for name in json.loads((path / "expected.json").read_text())
+]
+OBSERVATIONS = np.linspace(-1, 1, 12).reshape(3, 4).round(3)
+
+
+def test_there_is_one_of_every_format():
+    assert sorted(path.name for path in GOLDEN.glob("format-*")) == [f"format-{n}" for n in range(1, FORMAT + 1)]
+
+
+@pytest.mark.parametrize(("folder", "name"), CASES)
+def test_what_an_earlier_version_wrote_acts_as_it_did(folder, name):
+    expected = json.loads((folder / "expected.json").read_text())[name]
+    for path in (folder / name, folder / f"{name}.safetensors"):
+        agent = arac.load(path)
+        assert agent.state.env_steps == expected["env_steps"]
+        actions, _ = agent.predict(OBSERVATIONS, deterministic=True)
+        np.testing.assert_allclose(actions, expected["actions"], rtol=1e-5)
+
+
+@pytest.mark.parametrize(("folder", "name"), CASES)
+def test_what_an_earlier_version_wrote_is_sound_and_goes_on(folder, name, tmp_path):
+    expected = json.loads((folder / "expected.json").read_text())[name]
+    run = tmp_path / "run"
+    shutil.copytree(folder / name, run)
+    assert [finding.text for finding in doctor.examine(run) if finding.level == "damaged"] == []
+    agent = arac.resume(run, say=lambda _: None)
+    assert (agent.state.env_steps, len(agent.replay)) == (expected["env_steps"], expected["replay"])
+    agent = arac.resume(run, total_steps=150, say=lambda _: None)
+    assert agent.state.env_steps >= 150
