@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test lint format bench clean
+.PHONY: help setup train test torture lint format bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -23,6 +23,9 @@ train: $(READY)  ## trains ARAC on HalfCheetah for about five minutes and shows 
 test: $(READY)  ## all tests
 	$(BIN)/python -m pytest
 
+torture: $(READY)  ## kills runs of every algorithm, again and again, and compares: about five minutes
+	$(BIN)/python tests/reliability/torture.py
+
 lint: $(READY)  ## ruff (format and lint) and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -32,8 +35,9 @@ format: $(READY)  ## ruff rewrites what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY)  ## updates per second against the machine's matrix multiplications
+bench: $(READY)  ## updates against the machine's matrix multiplications, checkpoints against the run
 	$(BIN)/python benchmarks/updates.py
+	$(BIN)/python benchmarks/saving.py
 
 clean:  ## removes .venv and caches
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from common import processor, random_episode
 
 from arac import updates
 from arac.critics import init_critic
@@ -27,7 +28,6 @@ from arac.losses import Archived
 from arac.policies import FlowPolicy
 from arac.population import over_members, take
 from arac.replay import Contents, ReplayBuffer
-from arac.rollout.episode import Episode
 from arac.updates import ActorLearner, CriticLearner, Rules
 
 SHAPES = {"Hopper": (11, 3, 4), "Humanoid": (348, 17, 3)}  # observations, actions, flows
@@ -250,26 +250,8 @@ def seconds(run: Callable[[], Any]) -> float:
 def filled_replay(observation_size: int, action_size: int, episodes: int = 50, steps: int = 1000) -> ReplayBuffer:
     rng = np.random.default_rng(0)
     replay = ReplayBuffer(episodes * steps, observation_size, action_size)
-    for _ in range(episodes):
-        replay.extend(
-            [
-                Episode(
-                    observations=rng.standard_normal((steps + 1, observation_size), np.float32),
-                    actions=rng.uniform(-1, 1, (steps, action_size)).astype(np.float32),
-                    rewards=rng.standard_normal(steps, np.float32),
-                    terminated=False,
-                    total=0.0,
-                    steps=steps,
-                )
-            ]
-        )
+    replay.extend(random_episode(rng, observation_size, action_size, steps) for _ in range(episodes))
     return replay
-
-
-def processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0]}, {len(names)} cores" if names else platform.processor()
 
 
 if __name__ == "__main__":
