@@ -322,16 +322,16 @@ def load(path: str | os.PathLike[str]) -> Agent:
     Raises:
         UserError: if there is no such thing.
     """
-    return _kind(Path(path)).load(path)
+    path = Path(path)
+    return _kind(runs.read_config(path) if path.is_dir() else agent_file.read_table(path)).load(path)
 
 
 def resume(run_dir: str | os.PathLike[str], **options: Any) -> Agent:
     """Goes on with whichever agent's run a folder holds; the options are those of `Agent.resume`."""
-    return _kind(Path(run_dir)).resume(run_dir, **options)
+    return _kind(runs.read_config(Path(run_dir))).resume(run_dir, **options)
 
 
-def _kind(path: Path) -> type[Agent]:
-    table = runs.read_config(path) if path.is_dir() else agent_file.read_table(path)
+def _kind(table: dict[str, Any]) -> type[Agent]:
     return AGENTS[algorithms.find(str(table.get("algorithm"))).name]
 
 

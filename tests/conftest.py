@@ -8,8 +8,8 @@ def _compilation_cache(tmp_path_factory):
     """The same loops are compiled by many tests and by the processes they start: let them share."""
     folder = str(tmp_path_factory.mktemp("jax-cache"))
     os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
-    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.3"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     import jax
 
     jax.config.update("jax_compilation_cache_dir", folder)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
