@@ -131,8 +131,9 @@ class Agent:
             training.check_memory(self.description)
         run = None
         if run_dir is not None:
-            run = Run.create(Path(run_dir), self.description, target)
+            LocalPool.check(self.env, self._workers())
             self.replay.forget_files()
+            run = Run.create(Path(run_dir), self.description, target, self.state, self.replay)
         self._train(target, run, progress_bar, callback)
         return self
 
@@ -173,11 +174,11 @@ class Agent:
             replay = init_replay(description.config, description.env)
             state, found = run.restore(outline, replay)
             if target > goal:
-                runs.write_config(folder, description, target)
+                run.aim(target)
         except BaseException:
             run.close()
             raise
-        agent = cls._made(description, description.first_state() if state is None else state, replay)
+        agent = cls._made(description, state, replay)
         for sentence in [*found, *_said_of_versions(folder)]:
             say(sentence)
         reached = agent.state.env_steps
@@ -257,11 +258,15 @@ class Agent:
         agent_file.write(Path(path), self.description, self.state)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """An agent from a file that `save` wrote, or from a run folder's newest checkpoint.
+    def load(cls, path: str | os.PathLike[str], *, say: Callable[[str], None] = warnings.warn) -> Self:
+        """An agent from a file that `save` wrote, or from a run folder's newest whole checkpoint.
 
         It can act, be measured and learn on, with an empty replay buffer; `resume` is the exact way to go on with a
         run.
+
+        Args:
+            path: the file or the folder.
+            say: told in a sentence if a newer checkpoint is damaged.
 
         Raises:
             UserError: if there is no such thing, or it is another algorithm's.
@@ -270,7 +275,9 @@ class Agent:
         if path.is_dir():
             description, _ = runs.read(path)
             cls._check_kind(description)
-            state = checkpoint.load(path, description.outline(), description.differences).state
+            state, _, skipped = checkpoint.load(path, description.outline(), description.differences)
+            for reason in skipped:
+                say(f"skipped {reason}")
         else:
             description, state = agent_file.read(path)
             cls._check_kind(description)
@@ -316,14 +323,14 @@ class SACNF(Agent):
 AGENTS: dict[str, type[Agent]] = {agent.algorithm.name: agent for agent in (ARAC, SAC, SACNF)}
 
 
-def load(path: str | os.PathLike[str]) -> Agent:
-    """Whichever agent a run folder or a saved file holds.
+def load(path: str | os.PathLike[str], *, say: Callable[[str], None] = warnings.warn) -> Agent:
+    """Whichever agent a run folder or a saved file holds; the arguments are those of `Agent.load`.
 
     Raises:
         UserError: if there is no such thing.
     """
     path = Path(path)
-    return _kind(runs.read_config(path) if path.is_dir() else agent_file.read_table(path)).load(path)
+    return _kind(runs.read_config(path) if path.is_dir() else agent_file.read_table(path)).load(path, say=say)
 
 
 def resume(run_dir: str | os.PathLike[str], **options: Any) -> Agent:

@@ -21,7 +21,10 @@ _HEADER = 2**20
 
 
 def write(path: Path, description: Description, state: Any) -> None:
-    table, arrays = json.dumps(description.to_table()), trees.to_arrays(state)
+    try:
+        table, arrays = json.dumps(description.to_table()), trees.to_arrays(state)
+    except TypeError as error:
+        raise UserError(f"env_kwargs must be numbers, words, lists or tables to be written down ({error}).") from None
     metadata = {"arac": table, "format": str(FORMAT), "version": version("arac-rl")}
     sealed = {**metadata, "sha256": _hash(metadata, arrays)}
     write_durably(path, safetensors.numpy.save(arrays, metadata=sealed))
@@ -34,7 +37,10 @@ def read_table(path: Path) -> dict[str, Any]:
         UserError: if it is no file that `write` made, or one of a newer format.
     """
     with _explained(path):
-        return json.loads(_metadata(path)["arac"])
+        table = json.loads(_metadata(path)["arac"])
+        if not isinstance(table, dict):
+            raise TypeError("its description is not a table")
+        return table
 
 
 def read(path: Path) -> tuple[Description, Any]:
@@ -50,7 +56,10 @@ def read(path: Path) -> tuple[Description, Any]:
         arrays = safetensors.numpy.load(read_bounded(path, trees.size_in_bytes(outline) + _HEADER))
         if metadata.pop("sha256") != _hash(metadata, arrays):
             raise ValueError("it does not match its hash")
-        return description, trees.from_arrays(outline, arrays)
+        state: Any = trees.from_arrays(outline, arrays)
+        if broken := trees.not_finite(state):
+            raise ValueError(f"{', '.join(broken)} not finite")
+        return description, state
 
 
 def _metadata(path: Path) -> dict[str, str]:

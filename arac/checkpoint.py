@@ -8,10 +8,11 @@ A save writes replay first, then the checkpoint into a temporary folder that is 
 the moment when it exists. The last two are kept.
 """
 
+import contextlib
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,12 +23,14 @@ from arac import manifest, segments, trees
 from arac.errors import UserError
 from arac.files import Seal, read_sealed, seal, sync_folder, write_durably
 from arac.manifest import Manifest, Segment
-from arac.replay import Mark, ReplayBuffer, replay_bytes
+from arac.replay import Mark, ReplayBuffer, replay_bytes, row_count
 from arac.rollout.episode import Episode
 
 KEPT = 2
 # What a safetensors file may have beside its numbers.
 _HEADER = 2**20
+# Of a checkpoint's folder and, before its ending, of a replay file.
+_NAME = re.compile("[0-9]{12}")
 
 State = TypeVar("State")
 
@@ -64,17 +67,17 @@ def save(
         for segment in added:
             (folder / "replay").mkdir(exist_ok=True)
             write_durably(folder / "replay" / segment.name, episodes)
-        shutil.rmtree(temporary, ignore_errors=True)
+        _remove(temporary)
         temporary.mkdir(parents=True)
         write_durably(temporary / "state.safetensors", data)
         write_durably(temporary / "manifest.json", described.to_bytes())
-        if target.exists():
-            shutil.rmtree(target)
+        _remove(target)  # only there if an earlier save of this state failed at its very end
         temporary.rename(target)
     except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        for segment in added:
-            (folder / "replay" / segment.name).unlink(missing_ok=True)
+        if not target.exists():  # else it was the signal to stop that came, and just too late
+            _remove(temporary)
+            for segment in added:
+                (folder / "replay" / segment.name).unlink(missing_ok=True)
         raise
     sync_folder(target.parent)
     sync_folder(folder)
@@ -124,7 +127,7 @@ def read_state(path: Path, found: Manifest, outline: State) -> State:
     """The state of a checkpoint.
 
     Raises:
-        OSError, ValueError: if it is damaged, or not what the outline says.
+        OSError, ValueError: if it is damaged, or not what the outline says, or not finite.
     """
     limit = trees.size_in_bytes(outline) + _HEADER
     data = read_sealed(path / "state.safetensors", found.state, limit)
@@ -136,7 +139,26 @@ def read_state(path: Path, found: Manifest, outline: State) -> State:
     counters = found.env_steps, found.generation
     if (state.env_steps, state.generation) != counters or int(path.name) != state.env_steps:
         raise ValueError(f"it counts {state.env_steps} steps and {state.generation} generations, not {counters}")
+    if broken := trees.not_finite(state):
+        raise ValueError(f"{', '.join(broken)} not finite")
     return state
+
+
+def check_replay(found: Manifest, capacity: int) -> None:
+    """Whether the replay files of a checkpoint are those that its place in history needs.
+
+    Raises:
+        ValueError: if they are not.
+    """
+    for one, other in pairwise(found.segments):
+        if one.first + one.episodes != other.first:
+            raise ValueError(f"replay has a gap between {one.name} and {other.name}")
+    begin = found.segments[0].first if found.segments else found.mark.episodes
+    end = found.segments[-1].first + found.segments[-1].episodes if found.segments else found.mark.episodes
+    if not begin <= found.mark.first_episode <= found.mark.episodes == end:
+        raise ValueError(f"its replay files have episodes {begin} to {end}, and it needs {found.mark}")
+    if found.mark.row >= row_count(capacity):
+        raise ValueError(f"its oldest episode lies in row {found.mark.row:,}, outside of replay")
 
 
 def fill(folder: Path, found: Manifest, replay: ReplayBuffer) -> None:
@@ -151,6 +173,7 @@ def fill(folder: Path, found: Manifest, replay: ReplayBuffer) -> None:
             skip = max(found.mark.first_episode - segment.first, 0)
             yield from islice(read_segment(folder, segment, replay.capacity, *replay.sizes), skip, None)
 
+    check_replay(found, replay.capacity)
     replay.restore(episodes(), found.mark)
     replay.saved = found.segments
 
@@ -177,37 +200,47 @@ def read_segment(
 def list_checkpoints(folder: Path) -> list[Path]:
     """Oldest first; temporary folders and those set aside are not among them."""
     found = (folder / "checkpoints").glob("*")
-    return sorted(path for path in found if re.fullmatch("[0-9]{12}", path.name))
+    return sorted(path for path in found if _NAME.fullmatch(path.name) and path.is_dir() and not path.is_symlink())
 
 
 def set_aside_after(folder: Path, env_steps: int) -> None:
     """Renames the broken checkpoints that are newer than the one a run goes on from: it will write them again."""
     for path in list_checkpoints(folder):
         if int(path.name) > env_steps:
-            shutil.rmtree(path.with_name(f"{path.name}.broken"), ignore_errors=True)
+            _remove(path.with_name(f"{path.name}.broken"))
             path.rename(path.with_name(f"{path.name}.broken"))
 
 
 def leftovers(folder: Path) -> list[Path]:
-    """What a process that was killed was writing."""
+    """What a process that was killed was writing or removing."""
     return [path for part in (".", "checkpoints", "replay") for path in sorted((folder / part).glob(".*.tmp"))]
 
 
 def clear_leftovers(folder: Path) -> None:
     for path in leftovers(folder):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """A folder and all in it, a file or a link, if it is there. A folder loses its name first."""
+    if path.is_dir() and not path.is_symlink():
+        going = path if path.name.startswith(".") else path.rename(path.with_name(f".{path.name}.old.tmp"))
+        shutil.rmtree(going)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _prune(folder: Path) -> None:
-    """Removes all but the last checkpoints, then the replay files that none of those needs."""
-    checkpoints = list_checkpoints(folder)
-    for path in checkpoints[:-KEPT]:
-        shutil.rmtree(path)
-    try:
+    """Removes all but the last checkpoints, then the replay files that none of those needs.
+
+    What cannot be removed, or read, stays: the checkpoint is safe without it.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        checkpoints = list_checkpoints(folder)
+        for path in checkpoints[:-KEPT]:
+            _remove(path)
         kept = [manifest.read(path / "manifest.json") for path in checkpoints[-KEPT:]]
-    except (OSError, ValueError):
-        return  # one of them is broken: what it needs is not known, so everything stays
-    needed = {segment.name for found in kept for segment in found.segments}
-    for path in (folder / "replay").glob("*"):
-        if path.name not in needed:
-            path.unlink()
+        needed = {segment.name for found in kept for segment in found.segments}
+        for path in (folder / "replay").glob("*.safetensors"):
+            if _NAME.fullmatch(path.stem) and path.name not in needed:
+                path.unlink()

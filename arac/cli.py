@@ -17,7 +17,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import tyro
 
-from arac.errors import EnvironmentFailure, StorageFailure, UserError
+from arac.errors import EnvironmentFailure, Interrupted, NotFinite, StorageFailure, UserError
 
 ConfigT = TypeVar("ConfigT")
 ArgsT = TypeVar("ArgsT")
@@ -136,11 +136,7 @@ def resume(argv: list[str]) -> None:
     from arac import agent
 
     args = _parse(ResumeArgs, "resume", argv)
-
-    def say(sentence: str) -> None:
-        print(sentence, flush=True)
-
-    resumed = _run(args.run, lambda: agent.resume(args.run, total_steps=args.steps, progress_bar=True, say=say))
+    resumed = _run(args.run, lambda: agent.resume(args.run, total_steps=args.steps, progress_bar=True, say=_say))
     _say_what_came_out(resumed, args.run)
 
 
@@ -150,7 +146,7 @@ def evaluate(argv: list[str]) -> None:
     from arac.progress import Progress
 
     args = _parse(EvaluateArgs, "evaluate", argv)
-    agent = load(args.run)
+    agent = load(args.run, say=_say)
     progress = Progress()
     with episode_bar(progress, args.episodes):
         score = agent.evaluate(args.episodes, seed=args.seed, progress=progress)
@@ -236,13 +232,22 @@ def _run(folder: Path, work: Callable[[], Result]) -> Result:
     how = f"{_program()} resume {folder}"
     try:
         return work()
-    except KeyboardInterrupt:
+    except Interrupted:
         print(f"\nstopped; the checkpoint is written. Go on with: {how}", file=sys.stderr)
+        raise
+    except KeyboardInterrupt:
+        print(f"\nstopped at once; the last checkpoint stands. Go on with: {how}", file=sys.stderr)
+        raise
+    except NotFinite:
         raise
     except EnvironmentFailure as error:
         raise EnvironmentFailure(f"{error}\nThe last complete generation is saved. Go on with: {how}") from None
     except StorageFailure as error:
-        raise StorageFailure(f"{error} When there is room again, go on with: {how}") from None
+        raise StorageFailure(f"{error} When that is mended, go on with: {how}") from None
+
+
+def _say(sentence: str) -> None:
+    print(sentence, flush=True)
 
 
 def _program(name: str = "arac") -> str:
@@ -266,7 +271,11 @@ def _say_what_came_out(agent: Any, folder: Path) -> None:
     from arac import curve, metrics
 
     title = f"{agent.algorithm.title} on {agent.env.id}, seed {agent.description.seed}"
-    rows = metrics.read_evaluations(folder)
+    try:
+        rows = metrics.read_evaluations(folder)
+    except (OSError, ValueError):
+        print(f"{folder / 'evaluations.jsonl'} cannot be read any more, so there is no curve of it")
+        return
     if not rows:
         return
     best = max(rows, key=lambda row: row["champion_return"])

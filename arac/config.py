@@ -25,7 +25,10 @@ _AT_LEAST = {
     "discount": 0, "tau": 0, "learning_rate": 0, "kl_clip": 0, "sigma": 1e-6,
     "episode_timeout": 0.1,
 }  # fmt: skip
-_AT_MOST = {"discount": 1, "tau": 1, "flows": 1000, "workers": 1000}
+_AT_MOST = {
+    "discount": 1, "tau": 1, "flows": 1000, "workers": 1000, "population_size": 10_000, "archive_capacity": 1_000_000,
+    "archive_sample": 10_000, "episode_timeout": 1e7,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,14 +3,14 @@
 import csv
 import json
 from collections.abc import Iterator
-from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from arac import checkpoint, manifest, runs, trees
-from arac.files import seal
+from arac.errors import UserError
+from arac.files import read_bounded, seal
 from arac.manifest import Manifest, Segment
 from arac.metrics import DETERMINISTIC_FILES, EPISODE_COLUMNS
 from arac.runs import Description
@@ -27,14 +27,19 @@ def examine(folder: Path) -> Iterator[Finding]:
     Raises:
         UserError: if the folder holds no run.
     """
-    description, goal = runs.read(folder)
+    try:
+        description, goal = runs.read(folder)
+    except UserError as error:
+        if not (folder / "config.toml").exists():
+            raise
+        yield Finding("damaged", str(error))
+        return
     title = f"{description.algorithm.title} on {description.env.id}, seed {description.seed}"
     yield Finding("sound", f"config.toml: {title}, {goal:,} steps")
     yield from _surroundings(folder)
     replay = _Replay(folder, description)
     newest: Manifest | None = None
-    checkpoints = checkpoint.list_checkpoints(folder)
-    for path in reversed(checkpoints):
+    for path in reversed(checkpoint.list_checkpoints(folder)):
         name = f"checkpoint {int(path.name):,}"
         try:
             found, text = _checkpoint(path, description, replay)
@@ -45,10 +50,8 @@ def examine(folder: Path) -> Iterator[Finding]:
     yield from _metrics(folder, newest)
     if newest is not None:
         yield Finding("sound", f"`arac resume {folder}` goes on from {newest.env_steps:,} steps")
-    elif checkpoints:
-        yield Finding("damaged", "no checkpoint is whole: there is nothing to go on from")
     else:
-        yield Finding("note", f"there is no checkpoint yet: `arac resume {folder}` begins at step 0")
+        yield Finding("damaged", "no checkpoint is whole: there is nothing to go on from")
 
 
 def _surroundings(folder: Path) -> Iterator[Finding]:
@@ -72,8 +75,6 @@ def _checkpoint(path: Path, description: Description, replay: "_Replay") -> tupl
     if different := description.differences(found.run):
         raise ValueError(f"it is of another configuration: {'; '.join(different)}")
     state: Any = checkpoint.read_state(path, found, description.outline())
-    if broken := trees.not_finite(state):
-        raise ValueError(f"{', '.join(broken)} not finite")
     transitions = replay.check(found)
     arrays = f"{len(trees.to_arrays(state))} arrays"
     return found, f"generation {found.generation:,}, {arrays}, {transitions:,} transitions in replay"
@@ -94,14 +95,9 @@ class _Replay:
         Raises:
             OSError, ValueError: if a file is damaged, or they are not the episodes that the checkpoint counts.
         """
-        for one, next_one in pairwise(found.segments):
-            if one.first + one.episodes != next_one.first:
-                raise ValueError(f"replay has a gap between {one.name} and {next_one.name}")
+        checkpoint.check_replay(found, self._capacity)
         lengths = [length for segment in found.segments for length in self._read(segment)]
-        first = found.segments[0].first if found.segments else 0
-        if first > found.mark.first_episode or first + len(lengths) != found.mark.episodes:
-            raise ValueError(f"replay has episodes {first} to {first + len(lengths) - 1}, not {found.mark}")
-        transitions = sum(islice(lengths, found.mark.first_episode - first, None))
+        transitions = sum(lengths[len(lengths) - (found.mark.episodes - found.mark.first_episode) :])
         if transitions > self._capacity:
             raise ValueError(f"replay has {transitions:,} transitions, more than its capacity of {self._capacity:,}")
         return transitions
@@ -118,9 +114,9 @@ def _metrics(folder: Path, found: Manifest | None) -> Iterator[Finding]:
     texts = []
     for name in DETERMINISTIC_FILES:
         try:
-            data = (folder / name).read_bytes()
-        except OSError as error:
-            yield Finding("damaged", f"{name}: {error.strerror}")
+            data = read_bounded(folder / name, 2**32)
+        except (OSError, ValueError) as error:
+            yield Finding("damaged", f"{name}: {getattr(error, 'strerror', error)}")
             return
         then = seal(data) if found is None else found.metrics[name]
         if seal(data[: then.bytes]) != then:

@@ -6,7 +6,11 @@ class UserError(ValueError):
 
 
 class EnvironmentFailure(RuntimeError):
-    """The environment, a worker process or the numbers themselves failed while training (exit status 3)."""
+    """The environment or a worker process failed while training (exit status 3)."""
+
+
+class NotFinite(EnvironmentFailure):
+    """The numbers themselves failed. Resuming would fail again in the same way."""
 
 
 class Interrupted(KeyboardInterrupt):

@@ -25,8 +25,9 @@ def sha256(data: bytes) -> str:
 def write_durably(path: Path, data: bytes) -> None:
     """Writes to a temporary name beside it, flushes to the disk, renames."""
     temporary = path.with_name(f".{path.name}.tmp")
+    temporary.unlink(missing_ok=True)
     try:
-        with temporary.open("wb") as file:
+        with temporary.open("xb") as file:  # never through a link that lies there
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -48,7 +49,7 @@ def sync_folder(folder: Path) -> None:
 
 def append(path: Path, data: bytes) -> None:
     """Adds to the end of a file, all of it or nothing."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
     try:
         before = os.fstat(descriptor).st_size
         try:

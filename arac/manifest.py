@@ -68,6 +68,8 @@ def read(path: Path) -> Manifest:
             raise ValueError("manifest.json does not match its hash")
         if _count(table["format"]) > FORMAT:
             raise NewerFormat(path, table["format"], table.get("arac", "?"))
+        if table["format"] < 1:
+            raise ValueError("manifest.json has a format that never was")
         return _parsed(table)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"manifest.json is not a manifest ({error!r})") from None
@@ -84,11 +86,11 @@ class NewerFormat(UserError):
 
 
 def _parsed(table: dict[str, Any]) -> Manifest:
-    if not isinstance(table["run"], dict):
-        raise TypeError("run")
-    unknown = set(table["metrics"]) - set(DETERMINISTIC_FILES)
-    if unknown:
-        raise ValueError(f"manifest.json names {sorted(unknown)}, which are no metrics files")
+    for part in (table["run"], table["run"]["environment"], table["run"]["config"]):
+        if not isinstance(part, dict):
+            raise TypeError("run")
+    if table["metrics"].keys() != DETERMINISTIC_FILES.keys():
+        raise ValueError(f"manifest.json names {sorted(table['metrics'])} as metrics files")
     return Manifest(
         env_steps=_count(table["env_steps"]),
         generation=_count(table["generation"]),

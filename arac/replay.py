@@ -122,11 +122,22 @@ class ReplayBuffer:
             self._first_episode, self._oldest_row = mark.first_episode, mark.row
             for episode in episodes:
                 self._add(episode)
-            if self.mark != mark or mark.row >= self.rows:
+            if self.mark != mark:
                 raise ValueError(f"replay holds {self.mark} instead of {mark}")
         except BaseException:
             self._clear()
             raise
+
+    def roll_back(self, mark: Mark) -> None:
+        """Takes the episodes out again that were added after `mark`; those that had to make room do not come back."""
+        while self._lengths and self.mark.episodes > mark.episodes:
+            self._count -= self._lengths.pop()
+            self.unsaved.pop()
+
+    def forget_dropped(self) -> None:
+        """No longer holds episodes for a checkpoint that have left the buffer before there was one."""
+        while self.first_unsaved < self._first_episode:
+            self.unsaved.popleft()
 
     def forget_files(self) -> None:
         """Holds every episode as unsaved again, for a run folder that has none of them."""

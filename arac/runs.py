@@ -1,8 +1,12 @@
 """Run folders: made once, described in config.toml, locked while a process works on them."""
 
+import contextlib
 import fcntl
 import json
+import os
 import platform
+import shutil
+import stat
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,9 +27,12 @@ from arac.errors import StorageFailure, UserError
 from arac.files import Seal, read_bounded, sync_folder, write_durably
 from arac.replay import Mark, ReplayBuffer
 
-# What a process may have left that was killed before its config was written.
-_BEFORE_CONFIG = {".lock", ".config.toml.tmp"}
-_CONFIG_LIMIT = 2**20
+# What lies in a run folder.
+_FILES = ("config.toml", *metrics.DETERMINISTIC_FILES, "timings.jsonl", "curve.png")
+_FOLDERS = ("checkpoints", "replay", "tensorboard")
+# Is there until a new run folder is complete.
+_BEGINNING = ".beginning.tmp"
+_CONFIG_LIMIT = 2**14  # what reading takes may grow with the square of it
 _VERSIONS = ("arac-rl", "jax", "jaxlib", "numpy", "gymnasium", "mujoco")
 
 
@@ -105,6 +112,7 @@ class Run:
     """A run folder that this process works on; `Run.create` begins one."""
 
     def __init__(self, folder: Path, description: Description) -> None:
+        _check_parts(folder)
         self.folder = folder
         self.description = description
         self._lock = _locked(folder)
@@ -112,44 +120,50 @@ class Run:
         self._saved_steps: int | None = None
 
     @staticmethod
-    def create(folder: Path, description: Description, steps: int) -> "Run":
-        """Makes the folder and writes config.toml.
+    def create(folder: Path, description: Description, steps: int, state: Any, replay: ReplayBuffer) -> "Run":
+        """Begins a run with its first checkpoint; config.toml comes last and makes the folder a run.
 
         Raises:
-            UserError: if there is a run in it already, or something else.
+            UserError: if there is a run in the folder already, or something else.
+            StorageFailure: if it cannot be written.
         """
+        config = _config(description, steps, versions())
         check_free(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            run = Run(folder, description)
         except OSError as error:
             raise UserError(f"{folder} cannot be made ({error.strerror}); choose another --run-dir.") from None
+        run = Run(folder, description)
         try:
             check_free(folder)  # again, now that it is ours: another process may have begun a run in it
             with run.writing():
-                write_config(folder, description, steps)
-                sync_folder(folder.parent)
+                _clear_beginning(folder)
+                write_durably(folder / _BEGINNING, b"")
                 run._metrics.begin()
+                run.save(state, replay, replay.mark, run.metric_seals())
+                write_durably(folder / "config.toml", config)
+                (folder / _BEGINNING).unlink()
+                sync_folder(folder.parent)
         except BaseException:
             run.close()
             raise
         return run
 
     def restore(self, outline: Any, replay: ReplayBuffer) -> tuple[Any, list[str]]:
-        """The state of the newest whole checkpoint, with replay and metrics as they were, and what was not whole.
-
-        The state is None if the run was killed before its first moment was saved.
-        """
+        """The state of the newest whole checkpoint, with replay and metrics as they were, and what was not whole."""
+        loaded = checkpoint.load(self.folder, outline, self.description.differences, replay)
         with self.writing():
             checkpoint.clear_leftovers(self.folder)
-            if not checkpoint.list_checkpoints(self.folder):
-                self._metrics.begin()
-                return None, []
-            loaded = checkpoint.load(self.folder, outline, self.description.differences, replay)
             checkpoint.set_aside_after(self.folder, loaded.state.env_steps)
             changed = self._metrics.go_back(loaded.state.env_steps, loaded.manifest.metrics)
         self._saved_steps = loaded.state.env_steps
         return loaded.state, [*(f"skipped {reason}" for reason in loaded.skipped), *changed]
+
+    def aim(self, steps: int) -> None:
+        """Writes another goal into config.toml; the versions stay those that the run began with."""
+        then = read_config(self.folder).get("versions", {})
+        with self.writing():
+            write_durably(self.folder / "config.toml", _config(self.description, steps, then))
 
     def record(self, state: Any, evaluation: Evaluation | None, seconds: dict[str, float]) -> None:
         """What a generation gave, and what the phases of the run have cost so far."""
@@ -179,16 +193,18 @@ class Run:
         """
         try:
             yield
+        except StorageFailure:
+            raise
         except OSError as error:
-            kept = "nothing is saved yet" if self._saved_steps is None else f"{self._saved_steps:,} steps are saved"
-            raise StorageFailure(f"{self.folder} cannot be written ({error.strerror or error}); {kept}.") from error
+            kept = "" if self._saved_steps is None else f"; {self._saved_steps:,} steps are saved"
+            raise StorageFailure(f"{self.folder} cannot be written ({error.strerror or error}){kept}.") from error
 
     def close(self) -> None:
         try:
             with self.writing():
                 self._metrics.close()
         finally:
-            self._lock.close()
+            os.close(self._lock)
 
 
 def read(folder: Path) -> tuple[Description, int]:
@@ -222,9 +238,19 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise UserError(f"{folder / 'config.toml'} cannot be read: {error}.") from None
 
 
-def write_config(folder: Path, description: Description, steps: int) -> None:
-    table = {"steps": steps, **description.to_table(), "versions": versions()}
-    write_durably(folder / "config.toml", tomli_w.dumps(table).encode())
+def _config(description: Description, steps: int, made_with: dict[str, str]) -> bytes:
+    """What config.toml holds.
+
+    Raises:
+        UserError: if a keyword argument of the environment is not a plain value.
+    """
+    try:
+        data = tomli_w.dumps({"steps": steps, **description.to_table(), "versions": made_with}).encode()
+    except TypeError as error:
+        raise UserError(f"env_kwargs must be numbers, words, lists or tables to be written down ({error}).") from None
+    if len(data) > _CONFIG_LIMIT:
+        raise UserError(f"env_kwargs must not be so long: config.toml would have {len(data):,} bytes.")
+    return data
 
 
 def versions() -> dict[str, str]:
@@ -234,7 +260,9 @@ def versions() -> dict[str, str]:
 
 def other_versions(folder: Path) -> list[str]:
     """In words, what has another version now than when config.toml was written."""
-    then = read_config(folder).get("versions", {})
+    then = read_config(folder).get("versions")
+    if not isinstance(then, dict):
+        return ["unknown ones"]
     return [f"{name} {now} instead of {then[name]}" for name, now in versions().items() if then.get(name, now) != now]
 
 
@@ -250,19 +278,22 @@ def check_free(folder: Path) -> None:
         raise UserError(f"{folder} is a file; choose another --run-dir.")
     if (folder / "config.toml").exists():
         raise UserError(f"{folder} already holds a run; go on with `arac resume {folder}` or choose another --run-dir.")
-    if folder.exists() and not {path.name for path in folder.iterdir()} <= _BEFORE_CONFIG:
+    begun = (folder / _BEGINNING).exists()  # by a process that was killed before there was a run
+    if folder.exists() and any(folder.iterdir()) and not begun:
         raise UserError(f"{folder} is not empty and holds no run; choose another --run-dir.")
 
 
 def fresh_folder(parent: Path, name: str) -> Path:
     """A new folder `name` below `parent`, with a number behind it if that is taken."""
-    for number in count(1):
-        folder = parent / (name if number == 1 else f"{name}-{number}")
-        try:
-            folder.mkdir(parents=True)
-            break
-        except FileExistsError:
-            continue
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        for number in count(1):
+            folder = parent / (name if number == 1 else f"{name}-{number}")
+            with contextlib.suppress(FileExistsError):
+                folder.mkdir()
+                break
+    except OSError as error:
+        raise UserError(f"{parent} cannot be made ({error.strerror}); choose a --run-dir elsewhere.") from None
     return folder
 
 
@@ -274,23 +305,39 @@ def check_seed(seed: Any) -> int:
 
 def is_locked(folder: Path) -> bool:
     """Whether a process is working on a run."""
-    if not (folder / ".lock").exists():
-        return False
     try:
-        _locked(folder, "r").close()
+        os.close(_locked(folder))
     except UserError:
         return True
     return False
 
 
-def _locked(folder: Path, mode: str = "w") -> Any:
-    file = (folder / ".lock").open(mode)
+def _locked(folder: Path) -> int:
+    """The folder itself, open and locked until it is closed or the process ends."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        file.close()
+        os.close(descriptor)
         raise UserError(f"Another process is working on {folder}; wait for it or stop it first.") from None
-    return file
+    return descriptor
+
+
+def _check_parts(folder: Path) -> None:
+    """Refuses a folder in which something else lies where a run writes: a link would lead elsewhere, a pipe wait."""
+    for names, is_as_it_should in ((_FILES, stat.S_ISREG), (_FOLDERS, stat.S_ISDIR)):
+        for path in (folder / name for name in names):
+            if os.path.lexists(path) and not is_as_it_should(path.lstat().st_mode):
+                raise UserError(f"{path} is a link, or not what a run has there; remove it first.")
+
+
+def _clear_beginning(folder: Path) -> None:
+    """Removes what a process left that was killed before its run was one."""
+    if (folder / _BEGINNING).exists():
+        for name in _FOLDERS:
+            shutil.rmtree(folder / name, ignore_errors=True)
+        for name in _FILES:
+            (folder / name).unlink(missing_ok=True)
 
 
 def _flat(identity: dict[str, Any]) -> dict[str, Any]:

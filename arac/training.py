@@ -11,7 +11,7 @@ from arac import memory, trees
 from arac.algorithms import Algorithm
 from arac.algorithms.shared import Context, Evaluation
 from arac.display import Display
-from arac.errors import EnvironmentFailure, Interrupted, UserError
+from arac.errors import Interrupted, NotFinite, UserError
 from arac.replay import Mark, replay_bytes
 from arac.runs import Description, Run
 
@@ -34,6 +34,7 @@ class Keeper:
 
     def _hold(self, state: Any) -> None:
         self.state = state
+        self._context.replay.forget_dropped()
         self._mark: Mark = self._context.replay.mark
         self._seals = self._run.metric_seals() if self._run else {}
 
@@ -49,6 +50,10 @@ class Keeper:
         if self._run is None:
             self._context.replay.unsaved.clear()
 
+    def drop(self) -> None:
+        """Leaves the generation that did not end out of replay, too."""
+        self._context.replay.roll_back(self._mark)
+
     def save(self) -> None:
         if self._run is not None:
             with self._context.progress.phase("save", 0):
@@ -61,10 +66,9 @@ def train(
     """Generations until `context.total_steps`, from the state that `keeper` holds; how it ended.
 
     Raises:
-        EnvironmentFailure: if an environment fails or the numbers are no longer finite.
+        EnvironmentFailure: if an environment fails; NotFinite, if the numbers do.
         StorageFailure: if the run folder cannot be written.
     """
-    keeper.save()  # so that a run can be resumed from its first moment
     try:
         while keeper.state.env_steps < context.total_steps:
             state, evaluation = algorithm.generation(context, keeper.state)
@@ -80,6 +84,7 @@ def train(
     except Interrupted:
         return "interrupted"
     finally:
+        keeper.drop()
         keeper.save()
 
 
@@ -128,7 +133,7 @@ def _check_finite(state: Any, evaluation: Evaluation | None) -> None:
     if not bool(_all_finite(arrays)):
         broken = trees.not_finite(state)
     if broken:
-        raise EnvironmentFailure(
+        raise NotFinite(
             f"{broken[0]} is no longer finite after {state.env_steps:,} steps; what is kept is the generation before. "
-            "A lower learning rate or a bounded reward usually helps."
+            "Begin another run with a lower learning rate or a bounded reward."
         )

@@ -26,7 +26,7 @@ class State(NamedTuple):
 
 def state_at(env_steps):
     weights = {"layers": (jnp.full((2, 3), env_steps / 7), jnp.arange(3))}
-    return State(env_steps, env_steps // 10, weights, np.array([env_steps, np.nan]))
+    return State(env_steps, env_steps // 10, weights, np.array([env_steps, 0.5]))
 
 
 def blank(tree):
@@ -40,7 +40,7 @@ def blank(tree):
 
 TEMPLATE = blank(state_at(10))
 METRICS = {"evaluations.jsonl": Seal(17, sha256(b"")), "episodes.csv": Seal(0, sha256(b""))}
-RUN = {"algorithm": "arac", "config": {"flows": 3}}
+RUN = {"algorithm": "arac", "environment": {"id": "Hopper-v5"}, "config": {"flows": 3}}
 
 
 def load(folder, template=TEMPLATE, differences=()):
@@ -492,3 +492,83 @@ def test_a_broken_checkpoint_does_not_take_a_place_of_the_two_that_are_kept(tmp_
         played(replay, 1)
         save_at(tmp_path, steps, replay)
     assert [int(path.name) for path in list_checkpoints(tmp_path)] == [14, 16]
+
+
+def test_episodes_that_left_replay_before_there_was_a_checkpoint_are_in_no_file(tmp_path):
+    """However long the interval is: a file is never larger than replay."""
+    replay, same = new_replay(), new_replay()
+    for _ in range(30):
+        played(replay, 2)
+        played(same, 2)
+        replay.forget_dropped()
+        assert len(replay.unsaved) <= replay.mark.episodes - replay.mark.first_episode
+    save_at(tmp_path, 10, replay)
+    [segment] = load(tmp_path).manifest.segments
+    assert (segment.first, segment.first + segment.episodes) == replay.mark[:2]
+    assert_same_replay(loaded_replay(tmp_path, load(tmp_path).manifest), same)
+    played(replay, 1)
+    replay.forget_dropped()
+    save_at(tmp_path, 20, replay)
+    assert_same_replay(loaded_replay(tmp_path, load(tmp_path).manifest), replay)
+
+
+def test_a_signal_that_comes_just_after_the_rename_does_not_undo_the_checkpoint(tmp_path, monkeypatch):
+    replay = new_replay()
+    played(replay, 2)
+    rename = os.rename
+
+    def interrupted(old, new):
+        rename(old, new)
+        if os.path.basename(new) == f"{10:012d}":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            save_at(tmp_path, 10, replay)
+    assert_same_replay(loaded_replay(tmp_path, load(tmp_path).manifest), replay)
+    save_at(tmp_path, 10, replay)
+    assert_same_replay(loaded_replay(tmp_path, load(tmp_path).manifest), replay)
+    assert temporary_files(tmp_path) == []
+
+
+def test_what_is_not_a_runs_own_stays_where_it_is(tmp_path):
+    """A file manager's or a notebook's folder, somebody's notes."""
+    replay = new_replay()
+    played(replay, 1)
+    save_at(tmp_path, 10, replay)
+    (tmp_path / "replay" / ".ipynb_checkpoints").mkdir()
+    (tmp_path / "replay" / "notes.txt").touch()
+    (tmp_path / "checkpoints" / "000000000005").touch()
+    for env_steps in (20, 30, 40):
+        played(replay, 3)
+        save_at(tmp_path, env_steps, replay)
+    assert (tmp_path / "replay" / "notes.txt").exists()
+    assert (tmp_path / "replay" / ".ipynb_checkpoints").exists()
+    assert [int(path.name) for path in list_checkpoints(tmp_path)] == [30, 40]
+
+
+def test_a_write_does_not_go_through_a_link(tmp_path):
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / ".file.tmp").symlink_to("precious")
+    (tmp_path / "rows").symlink_to("precious")
+    files.write_durably(tmp_path / "file", b"new")
+    with pytest.raises(OSError, match="symbolic links"):
+        files.append(tmp_path / "rows", b"new")
+    assert (tmp_path / "precious").read_text() == "mine"
+    assert (tmp_path / "file").read_bytes() == b"new"
+
+
+def test_rows_are_appended_whole_or_not_at_all(tmp_path, monkeypatch):
+    path, write = tmp_path / "rows", os.write
+    files.append(path, b"first\n")
+
+    def half(descriptor, data):
+        if len(data) < 6:
+            raise OSError(28, "No space left on device")
+        return write(descriptor, data[: len(data) // 2])
+
+    monkeypatch.setattr(os, "write", half)
+    with pytest.raises(OSError, match="No space left"):
+        files.append(path, b"second row\n")
+    assert path.read_bytes() == b"first\n"

@@ -1,6 +1,7 @@
 """Same config and seed, same bytes: run twice, stopped anywhere and resumed, on one worker or many."""
 
 import shutil
+import signal
 from pathlib import Path
 
 import jax
@@ -163,12 +164,42 @@ def test_a_run_falls_back_to_the_older_checkpoint_and_still_ends_the_same(refere
     assert_same(agent, resumed(target), folder, target)
 
 
-def test_a_run_that_was_killed_before_its_first_checkpoint_starts_over(reference, tmp_path):
-    agent, folder = reference["sac"]
-    target = tmp_path / "run"
-    trained("sac", target, callback=lambda state, _: False)
-    shutil.rmtree(target / "checkpoints")
-    assert_same(agent, resumed(target), folder, target)
+def test_a_run_whose_checkpoints_are_gone_is_refused_and_keeps_its_metrics(tmp_path):
+    trained("sac", tmp_path / "run", callback=lambda state, _: state.env_steps < 250)
+    rows = (tmp_path / "run" / "evaluations.jsonl").read_bytes()
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    with pytest.raises(arac.UserError, match="no checkpoint to go on from"):
+        resumed(tmp_path / "run")
+    assert (tmp_path / "run" / "evaluations.jsonl").read_bytes() == rows
+
+
+def test_a_checkpoint_interval_longer_than_replay_resumes_exactly(tmp_path):
+    long = {"checkpoint_interval": 10**6, "replay_capacity": 1000, "store_evaluation": True, "eval_episodes": 30}
+    agent = trained("sac", tmp_path / "whole", **long)
+    assert agent.replay.mark.first_episode > 0
+    trained("sac", tmp_path / "run", callback=lambda state, _: state.env_steps < 450, **long)
+    assert_same(agent, resumed(tmp_path / "run"), tmp_path / "whole", tmp_path / "run")
+
+
+def test_an_interrupted_generation_leaves_nothing_in_replay(reference):
+    """In one process, too: learning on is like never having been stopped."""
+    whole, _ = reference["sac_nf"]
+    agent = arac.SACNF("InvertedPendulum-v5", seed=3, **SETTINGS)
+    goal = whole.state.env_steps
+
+    def interrupt(state, _):
+        if state.generation == 12:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        agent.learn(STEPS, callback=interrupt)
+    episode = agent.replay.mark.episodes
+    agent.replay.extend([agent.replay.unsaved.pop()] if agent.replay.unsaved else [])
+    assert agent.replay.mark.episodes == episode == 12
+    agent.learn(STEPS - agent.state.env_steps)
+    assert agent.state.env_steps == goal
+    for one, other in zip(jax.tree.leaves(whole.state), jax.tree.leaves(agent.state), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_what_was_learned_before_a_failure_is_kept_and_saved(reference, tmp_path):

@@ -20,6 +20,8 @@ from arac.progress import Progress
 from arac.rollout.episode import Episode, Failure, Task, played
 
 _THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+# Seconds that a worker may take to import everything and make its environment, beside its first episode.
+_START_UP = 120.0
 # How often an episode is tried whose worker dies or takes too long.
 _TRIES = 3
 
@@ -32,8 +34,7 @@ class LocalPool:
     """
 
     def __init__(self, spec: EnvSpec, workers: int, time_limit: float | None = None) -> None:
-        if workers > 0 and getattr(spec.registered.entry_point, "__module__", "") == "__main__":
-            raise UserError(f"{spec.id} is defined in the script itself: use workers=0, or put it into a module.")
+        self.check(spec, workers)
         self._spec = spec
         self._time_limit = time_limit
         self._env = make(spec) if workers == 0 else None
@@ -44,6 +45,16 @@ class LocalPool:
         except BaseException:
             self.close()
             raise
+
+    @staticmethod
+    def check(spec: EnvSpec, workers: int) -> None:
+        """Whether workers can make the environment.
+
+        Raises:
+            UserError: if they cannot.
+        """
+        if workers > 0 and getattr(spec.registered.entry_point, "__module__", "") == "__main__":
+            raise UserError(f"{spec.id} is defined in the script itself: use workers=0, or put it into a module.")
 
     def _new_worker(self) -> "_Worker":
         return _Worker(self._spec, self._time_limit)
@@ -94,15 +105,17 @@ class LocalPool:
                 worker = self._workers[slot]
                 if worker.pipe not in ready and not worker.is_late():
                     continue
-                del playing[slot]
                 try:
-                    results[number] = self._episode(worker.answer(), tasks[number])
+                    if (answer := worker.answer()) is None:  # it has only just started up
+                        continue
+                    results[number] = self._episode(answer, tasks[number])
                     progress.advance()
                 except WorkerLost as lost:
                     losses[number] += 1
                     self._mourn(lost, tasks[number], losses[number], progress)
                     self._workers[slot] = self._new_worker()
                     waiting.appendleft(number)
+                del playing[slot]
         return [results[number] for number in range(len(tasks))]
 
     def _episode(self, answer: Episode | Failure, task: Task) -> Episode:
@@ -142,6 +155,7 @@ class _Worker:
 
     def __init__(self, spec: EnvSpec, time_limit: float | None) -> None:
         self._time_limit = time_limit
+        self._ready = False
         self._deadline = float("inf")
         self._traces = tempfile.TemporaryFile()  # noqa: SIM115
         here, there = socket.socketpair()
@@ -173,14 +187,18 @@ class _Worker:
         return self._process.pid
 
     def give(self, task: Task) -> None:
-        self._deadline = time.monotonic() + (self._time_limit or float("inf"))
+        self._set_deadline()
         self._send(task)
+
+    def _set_deadline(self) -> None:
+        limit = float("inf") if self._time_limit is None else self._time_limit
+        self._deadline = time.monotonic() + limit + (0 if self._ready else _START_UP)
 
     def is_late(self) -> bool:
         return time.monotonic() > self._deadline
 
-    def answer(self) -> Episode | Failure:
-        """What it answers to the task it was given.
+    def answer(self) -> Episode | Failure | None:
+        """What it answers to the task it was given; None if it says that it begins with it only now.
 
         Raises:
             WorkerLost: if it is dead, or late.
@@ -189,9 +207,13 @@ class _Worker:
             self._process.send_signal(signal.SIGABRT)  # on which the interpreter says where it is
             raise self._lost(f"took longer than the {self._time_limit:g} s of episode_timeout")
         try:
-            return self.pipe.recv()
+            answer = self.pipe.recv()
         except (EOFError, OSError):
             raise self._lost(None) from None
+        if answer is None:
+            self._ready = True
+            self._set_deadline()
+        return answer
 
     def end(self) -> None:
         """Kills the process and all that it started."""

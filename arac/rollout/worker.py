@@ -23,7 +23,7 @@ from arac.rollout.episode import Failure, played
 
 
 def serve(pipe: Connection) -> None:
-    """Answers each task with an `Episode` or a `Failure`."""
+    """Says None once it is ready, then answers each task with an `Episode` or a `Failure`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     try:
         spec: EnvSpec = pipe.recv()
@@ -33,6 +33,7 @@ def serve(pipe: Connection) -> None:
         return
     mujoco.set_mju_user_warning(lambda _: None)  # they would go to a file in the user's folder
     with contextlib.suppress(EOFError, OSError):  # the parent is gone
+        pipe.send(None)
         while True:
             pipe.send(played(env, spec.low, spec.high, pipe.recv()))
 

@@ -124,7 +124,7 @@ def rows_that_contradict_each_other(run):
         (other_shape, ".archive.fitness is float64(3,)"),
         (other_counter, "1000 generations, not"),
         (gap_in_replay, "replay has a gap between"),
-        (lost_beginning_of_replay, "replay has episodes"),
+        (lost_beginning_of_replay, "its replay files have episodes"),
         (changed_row, "evaluations.jsonl: its rows are not those that the checkpoint knows"),
         (lost_rows, "episodes.csv: its rows are not those that the checkpoint knows"),
         (lost_metrics, "evaluations.jsonl: No such file"),
@@ -157,9 +157,28 @@ def test_it_says_when_there_is_nothing_to_go_on_from(run):
     assert findings(run)[-1] == ("damaged", "no checkpoint is whole: there is nothing to go on from")
 
 
-def test_a_run_without_a_checkpoint_begins_at_step_0(run):
-    shutil.rmtree(run / "checkpoints")
-    assert findings(run)[-1][0] == "note"
+def test_a_config_that_cannot_be_read_is_damage(run, capsys):
+    (run / "config.toml").write_text("steps = ")
+    assert cli.main(["doctor", str(run)]) == 3
+    assert capsys.readouterr().out.startswith("damaged ")
+
+
+def test_a_checkpoint_that_was_being_removed_is_a_leftover(run):
+    """A kill in the middle of tidying up."""
+    older, _ = checkpoint.list_checkpoints(run)
+    shutil.copytree(older, older.with_name(".000000000001.old.tmp"))
+    (older.with_name(".000000000001.old.tmp") / "manifest.json").unlink()
+    assert [level for level, _ in findings(run) if level == "damaged"] == []
+
+
+def test_it_says_of_every_checkpoint_what_resume_would(run):
+    """One that is sealed, but lies outside of replay."""
+    table = json.loads((newest(run) / "manifest.json").read_text())
+    reseal(run, mark={**table["mark"], "row": 10**9})
+    assert any(level == "damaged" and "outside of replay" in text for level, text in findings(run))
+    said = []
+    arac.resume(run, say=said.append, callback=lambda *_: False)
+    assert any("outside of replay" in sentence for sentence in said)
 
 
 def test_what_a_killed_process_left_is_noted_and_removed_by_resume(run):

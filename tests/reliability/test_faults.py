@@ -14,7 +14,7 @@ import pytest
 from torture import digest
 
 import arac
-from arac import cli, doctor, memory, runs, training
+from arac import checkpoint, cli, doctor, memory, runs, training
 from arac.envs import check
 from arac.replay import sample
 
@@ -152,7 +152,7 @@ def test_a_full_disk_leaves_the_checkpoint_before_it_and_a_clear_sentence(size, 
     assert "status 3" in done.stdout
     assert done.stderr.count("\n") == 1
     assert "disk/run cannot be written (No space left on device)" in done.stderr
-    assert "steps are saved. When there is room again, go on with: " in done.stderr
+    assert "steps are saved. When that is mended, go on with: " in done.stderr
     assert list((tmp_path / "run").rglob("*.tmp")) == []
     assert is_sound(tmp_path / "run")
     resumed = arac.resume(tmp_path / "run", say=lambda _: None)
@@ -309,20 +309,99 @@ def test_a_folder_with_something_else_in_it_is_refused(tmp_path):
     assert (tmp_path / "evaluations.jsonl").read_text() == "mine"
 
 
-def test_a_folder_whose_run_was_killed_before_it_had_a_config_can_be_used(tmp_path):
-    (tmp_path / ".lock").touch()
-    (tmp_path / ".config.toml.tmp").write_text("ste")
-    assert sac(tmp_path).state.env_steps >= STEPS
-    assert is_sound(tmp_path)
-
-
-def test_a_run_that_was_killed_in_its_first_save_starts_over(undisturbed, tmp_path):
+def test_a_folder_whose_run_was_killed_before_it_was_one_can_be_used(undisturbed, tmp_path):
     folder, _ = undisturbed
-    sac(tmp_path / "run", callback=lambda *_: False, env_kwargs={"when": "/nowhere"})
-    shutil.rmtree(tmp_path / "run" / "checkpoints")
-    (tmp_path / "run" / "checkpoints" / ".000000000000.tmp").mkdir(parents=True)
-    arac.resume(tmp_path / "run", say=lambda _: None)
+    shutil.copytree(folder, tmp_path / "run")
+    (tmp_path / "run" / "config.toml").rename(tmp_path / "run" / ".config.toml.tmp")
+    (tmp_path / "run" / ".beginning.tmp").touch()
+    with pytest.raises(arac.UserError, match="holds no run"):
+        arac.resume(tmp_path / "run")
+    sac(tmp_path / "run", env_kwargs={"when": "/nowhere"})
     assert digest(tmp_path / "run") == digest(folder)
+
+
+def test_a_run_that_a_trained_agent_begins_has_its_first_checkpoint_before_it_is_a_run(tmp_path):
+    agent = arac.SAC("helpers:Probe-v0", seed=1, **SMALL).learn(STEPS)
+    steps = agent.state.env_steps
+    write, written = runs.write_durably, []
+
+    def noted(path, data):
+        written.append((path.name, [int(p.name) for p in checkpoint.list_checkpoints(path.parent)]))
+        write(path, data)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "write_durably", noted)
+        agent.learn(STEPS, run_dir=tmp_path / "run")
+    assert written == [(".beginning.tmp", []), ("config.toml", [steps])]
+
+
+@pytest.mark.parametrize(
+    "name", ["replay", "checkpoints", "tensorboard", "evaluations.jsonl", "timings.jsonl", "curve.png"]
+)
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_a_run_folder_that_leads_elsewhere_is_refused(name, kind, finished, tmp_path):
+    """Nothing outside of it is touched, and nothing waits for the other end of a pipe."""
+    victim = tmp_path / "victim"
+    path = finished / name
+    if path.exists():
+        path.rename(victim)
+    else:
+        victim.write_text("precious")
+    path.symlink_to(victim) if kind == "link" else os.mkfifo(path)
+    before = digest(tmp_path)
+    with pytest.raises(arac.UserError, match="is a link, or not what a run has there"):
+        arac.resume(finished, total_steps=300)
+    assert digest(tmp_path) == before
+
+
+def test_the_lock_cannot_be_removed(busy):
+    folder, _ = busy
+    for path in folder.glob(".*"):
+        path.unlink()
+    assert "Another process is working on run" in call("resume", "run", cwd=folder.parent).stderr
+
+
+def test_arguments_of_the_environment_that_cannot_be_written_down_are_refused_before_a_folder_is_made(tmp_path):
+    with pytest.raises(arac.UserError, match="env_kwargs must be"):
+        sac(tmp_path / "run", env_kwargs={"when": None})
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(arac.UserError, match="env_kwargs must be"):
+        arac.SAC("helpers:Probe-v0", env_kwargs={"length": np.int64(4)}).save(tmp_path / "agent")
+
+
+def test_runs_that_cannot_be_put_anywhere_are_refused(tmp_path, monkeypatch, capsys):
+    """A link to a disk that is not there."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").symlink_to("/nowhere/at/all")
+    assert cli.main(["train", "helpers:Probe-v0", *FLAGS, "--steps", "200"]) == 2
+    assert "runs cannot be made" in capsys.readouterr().err
+
+
+def test_a_damaged_newest_checkpoint_is_said_when_an_agent_is_loaded_or_measured(finished, capsys):
+    newest = sorted((finished / "checkpoints").iterdir())[-1] / "state.safetensors"
+    newest.write_bytes(newest.read_bytes() + b"x")
+    said = []
+    arac.load(finished, say=said.append)
+    assert len(said) == 1
+    assert cli.main(["evaluate", str(finished), "--episodes", "1"]) == 0
+    assert f"skipped checkpoint {int(newest.parent.name)}" in capsys.readouterr().out
+
+
+def test_rows_that_somebody_has_spoilt_do_not_fail_the_command(finished, capsys):
+    (finished / "evaluations.jsonl").write_text("hello\n")
+    assert cli.main(["resume", str(finished), "--steps", "260"]) == 0
+    out, err = capsys.readouterr()
+    assert "is not as the run wrote it" in out
+    assert "cannot be read any more" in out
+    assert err == ""
+
+
+def test_a_new_goal_keeps_the_versions_that_the_run_began_with(finished):
+    edit(finished, f'mujoco = "{runs.versions()["mujoco"]}"', 'mujoco = "1.2.3"')
+    said = []
+    arac.resume(finished, total_steps=260, say=said.append)
+    assert any("instead of 1.2.3" in sentence for sentence in said)
+    assert runs.other_versions(finished)
 
 
 def test_a_replay_buffer_that_does_not_fit_is_refused_with_its_size(tmp_path, monkeypatch, capsys):
@@ -337,8 +416,8 @@ def test_a_replay_buffer_that_does_not_fit_is_refused_with_its_size(tmp_path, mo
 def test_networks_that_do_not_fit_are_refused_before_they_are_made(capsys):
     assert cli.main(["train", "Humanoid-v5", "--hidden-size", str(10**7)]) == 2
     assert "would take" in capsys.readouterr().err
-    assert cli.main(["train", "Humanoid-v5", "--archive-capacity", str(10**13)]) == 2
-    assert "more memory than there is" in capsys.readouterr().err
+    assert cli.main(["train", "Humanoid-v5", "--population-size", str(10**9)]) == 2
+    assert "population_size must be from 1 to 10000" in capsys.readouterr().err
 
 
 def test_the_memory_that_is_needed_is_compared_with_what_is_free(monkeypatch):

@@ -5,8 +5,8 @@ import contextlib
 import json
 import os
 import pickle
-import resource
 import shutil
+import time
 from pathlib import Path
 
 import jax
@@ -147,6 +147,20 @@ def test_a_damaged_config_is_refused_or_says_the_same(position, mask, original, 
         assert arac.load(folder).description.identity() == arac.load(original / "run").description.identity()
 
 
+def peak_memory(reset=True):
+    """The most that this process has had since it was last asked to forget."""
+    if reset:
+        Path("/proc/self/clear_refs").write_text("5")
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
+
+
+def test_a_large_allocation_would_be_noticed():
+    before = peak_memory()
+    np.ones(25_000_000)
+    assert peak_memory(reset=False) - before > 100e6
+
+
 class Payload:
     """Its pickle creates a file when it is read."""
 
@@ -219,13 +233,13 @@ ABSURD = {
 
 @pytest.mark.parametrize("kind", ABSURD)
 def test_absurd_shapes_are_refused_before_memory_is_allocated(kind, run, saved, description, known):
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_memory()
     replace_state(run, ABSURD[kind])
     assert restored(run, description)[0] == known[1]
     saved.write_bytes(ABSURD[kind])
     with pytest.raises(arac.UserError, match="not a file that arac saved"):
         arac.load(saved)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
+    assert peak_memory(reset=False) - before < 100e6
 
 
 def test_a_sealed_file_that_is_larger_than_the_state_can_be_is_not_read(run, description, known):
@@ -275,12 +289,12 @@ def agent_that_says(path, changes):
     ],
 )
 def test_a_saved_agent_that_says_something_else_of_itself_is_refused_before_memory_is_allocated(changes, saved):
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_memory()
     agent_that_says(saved, changes)
     with pytest.raises(arac.UserError) as caught:
         arac.load(saved)
     assert "\n" not in str(caught.value)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
+    assert peak_memory(reset=False) - before < 100e6
 
 
 def test_a_replay_capacity_that_no_machine_holds_is_refused(run, capsys):
@@ -288,6 +302,36 @@ def test_a_replay_capacity_that_no_machine_holds_is_refused(run, capsys):
     (run / "config.toml").write_text(text.replace("replay_capacity = 1000", f"replay_capacity = {10**15}"))
     assert cli.main(["resume", str(run)]) == 2
     assert "would take" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("table", ["[]", "3", "null", "[" * 10**5, "{"])
+def test_a_saved_agent_whose_description_is_no_table_is_refused(table, saved):
+    metadata, arrays = opened(saved)
+    saved.write_bytes(safetensors.numpy.save(arrays, metadata={**metadata, "arac": table}))
+    with pytest.raises(arac.UserError, match="is not a file that arac saved"):
+        arac.load(saved)
+
+
+def test_a_saved_agent_that_is_not_finite_is_refused(saved):
+    metadata, arrays = opened(saved)
+    name = next(name for name, array in arrays.items() if array.dtype == np.float32)
+    arrays[name] = np.full_like(arrays[name], np.nan)
+    del metadata["sha256"]
+    metadata["sha256"] = agent_file._hash(metadata, arrays)
+    saved.write_bytes(safetensors.numpy.save(arrays, metadata=metadata))
+    with pytest.raises(arac.UserError, match="not finite"):
+        arac.load(saved)
+
+
+@pytest.mark.parametrize("text", ["a." * 7_000 + "a = 1", "a." * 10**6, "x = " + "[" * 9_000, "versions = 3"])
+def test_a_strange_config_is_refused_or_passed_over_quickly(text, run):
+    table = (run / "config.toml").read_text().split("[versions]")[0]
+    (run / "config.toml").write_text(f"{text}\n{table}")
+    began = time.monotonic()
+    with contextlib.suppress(arac.UserError):
+        arac.resume(run, say=lambda _: None)
+    list(doctor.examine(run))
+    assert time.monotonic() - began < 60
 
 
 @pytest.mark.parametrize("name", ["../../victim", "/tmp/victim", "config.toml"])
@@ -317,8 +361,12 @@ def test_a_manifest_cannot_have_files_cut_that_are_not_its_own(name, run, tmp_pa
         {"generation": True},
         {"state": {"bytes": 2**60, "sha256": ""}},
         {"run": []},
+        {"run": {}},
+        {"run": {"environment": 3, "config": {}}},
         {"metrics": None},
+        {"metrics": {}},
         {"format": "one"},
+        {"format": 0},
     ],
 )
 def test_a_manifest_that_does_not_fit_together_is_skipped(change, run, description, known):

@@ -28,6 +28,14 @@ SETTINGS += ["--eval-episodes", "2", "--replay-capacity", "1000", "--checkpoint-
 STEPS = 1300  # more than replay holds
 # How many kills a run gets before it may end.
 PER_RUN = 3
+# When a process is killed, and how often each is chosen.
+DEATHS = {
+    "early": 0.2,
+    "at a random time": 0.3,
+    "before a disk operation": 0.15,
+    "after one": 0.15,
+    "in a torn write": 0.2,
+}
 
 
 @dataclass
@@ -57,21 +65,22 @@ class Torturer:
         self._rng = rng
         self.report = Report(algorithm)
 
-    def reference(self) -> None:
-        """The run that nobody kills; tells how long one takes and how many operations it does."""
-        began = time.monotonic()
-        process = self._start(0, "before", [*self._train, "--run-dir", "run0"])
-        _, complaint = process.communicate()
-        assert process.returncode == 0, complaint
-        self._seconds = time.monotonic() - began
-        self._operations = int((self._folder / "count").read_text())
-        self._expected = digest(self._folder / "run0")
+    def reference(self, times: int = 1) -> None:
+        """The run that nobody kills; tells how long one takes (the last, with all compiled) and how much it writes."""
+        for name in ["run0", "run00"][:times]:
+            began = time.monotonic()
+            process = self._start(0, "before", [*self._train, "--run-dir", name])
+            _, complaint = process.communicate()
+            assert process.returncode == 0, complaint
+            self._seconds = time.monotonic() - began
+            self._operations = int((self._folder / "count").read_text())
+            self._expected = digest(self._folder / name)
 
-    def run_to_its_end(self, name: str, kills: int) -> None:
-        """A run that is killed up to so many times, and then left in peace."""
+    def run_to_its_end(self, name: str, deaths: list[str]) -> None:
+        """A run that dies these deaths, unless it ends before, and is then left in peace."""
         folder, done = self._folder / name, False
-        for _ in range(kills):
-            done = done or self._live(folder)
+        for death in deaths:
+            done = done or self._live(folder, death)
         if not done:
             process = self._start(0, "before", self._words(folder))
             _, complaint = process.communicate()
@@ -86,27 +95,29 @@ class Torturer:
         if different:
             self.report.faults.append(f"{name} differs in {sorted(different)}")
 
-    def _live(self, folder: Path) -> bool:
-        """One life of a run, with a random death; whether it came to its end before that."""
+    def random_deaths(self, count: int) -> list[str]:
+        return [str(death) for death in self._rng.choice(list(DEATHS), size=count, p=list(DEATHS.values()))]
+
+    def _live(self, folder: Path, death: str) -> bool:
+        """One life of a run; whether it came to its end before its death."""
         saved = checkpoints(folder)
-        if self._rng.random() < 0.5:
-            how = "at a random time"
+        if death in ("early", "at a random time"):
+            seconds = self._rng.uniform(0.2, 2.2) if death == "early" else self._rng.uniform(0.4, 1.0) * self._seconds
             process = self._start(0, "before", self._words(folder))
             try:
-                process.wait(timeout=self._rng.uniform(0.1, 1.0) * self._seconds)
+                process.wait(timeout=seconds)
             except subprocess.TimeoutExpired:
                 process.kill()
         else:
-            how = str(self._rng.choice(["before", "after", "torn"]))
+            how = {"before a disk operation": "before", "after one": "after", "in a torn write": "torn"}[death]
             most = self._operations // (2 if saved else 1)
             process = self._start(int(self._rng.integers(1, most)), how, self._words(folder))
-            how = {"before": "before a disk operation", "after": "after one", "torn": "in a torn write"}[how]
         _, complaint = process.communicate()
         if process.returncode == 0:
             return True
         if process.returncode != -9:
             self.report.faults.append(complaint)
-        self.report.kills[how] += 1
+        self.report.kills[death] += 1
         self.report.in_a_row += checkpoints(folder) == saved
         self.report.orphans += self._left_behind()
         return False
@@ -152,7 +163,7 @@ def checkpoints(folder: Path) -> list[str]:
 
 def digest(folder: Path) -> dict[str, str]:
     """A hash of every file of a run but those with wall-clock times in them."""
-    parts = [path for path in folder.rglob("*") if path.is_file() and path.name not in (".lock", "timings.jsonl")]
+    parts = [path for path in folder.rglob("*") if path.is_file() and path.name != "timings.jsonl"]
     kept = [path for path in parts if path.name != "curve.png" and path.parent.name != "tensorboard"]
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in kept}
 
@@ -161,10 +172,10 @@ def torture(algorithm: str, kills: int, seed: int) -> Report:
     """At least `kills` kills of runs of one algorithm."""
     with tempfile.TemporaryDirectory() as folder:
         torturer = Torturer(algorithm, Path(folder), np.random.default_rng(seed))
-        torturer.reference()
-        while torturer.report.kills.total() < kills:
-            missing = kills - torturer.report.kills.total()
-            torturer.run_to_its_end(f"run{torturer.report.runs + 1}", min(PER_RUN, missing))
+        torturer.reference(times=2)
+        while (missing := kills - torturer.report.kills.total()) > 0:
+            deaths = torturer.random_deaths(min(PER_RUN, missing))
+            torturer.run_to_its_end(f"run{torturer.report.runs + 1}", deaths)
         return torturer.report
 
 
@@ -181,6 +192,7 @@ def main() -> int:
         print(reports[-1], *reports[-1].faults, sep="\n  ", flush=True)
     sound = all(report.identical == report.runs and not report.orphans and not report.faults for report in reports)
     total = sum(report.kills.total() for report in reports)
+    sound &= sum(report.in_a_row for report in reports) > 0  # else it was too kind
     print(f"{total} kills: {'every run ended with the same bytes' if sound else 'NOT the same'}")
     return 0 if sound else 1
 
