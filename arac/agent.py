@@ -14,7 +14,7 @@ from arac.algorithms import Algorithm
 from arac.algorithms.shared import Context, init_replay
 from arac.config import configured
 from arac.display import Pace, choose
-from arac.envs import EnvSpec
+from arac.envs import EnvSpec, Maker
 from arac.errors import Interrupted, UserError
 from arac.policies import FlowPolicy
 from arac.population import members, take, to_numpy
@@ -42,7 +42,7 @@ class Agent:
 
     def __init__(
         self,
-        env: str,
+        env: str | Maker,
         *,
         seed: int = 0,
         preset: bool = True,
@@ -53,7 +53,8 @@ class Agent:
         """Sets up a fresh agent with the paper's parameters for this task, where the paper has some.
 
         Args:
-            env: a Gymnasium id with continuous observations and bounded continuous actions.
+            env: a Gymnasium id, a task's short name such as `Hopper`, or a function or class that makes an
+                environment; with continuous observations and bounded continuous actions.
             seed: fixes every random number of the run.
             preset: False leaves the paper's table aside and starts from plain defaults.
             max_episode_steps: a time limit, needed where the environment has none.
@@ -64,7 +65,7 @@ class Agent:
             UserError: if the environment or a setting is not what it should be.
         """
         spec = envs.check(env, max_episode_steps=max_episode_steps, kwargs=env_kwargs)
-        settings, row = configured(self.algorithm.config, env, config, preset=preset)
+        settings, row = configured(self.algorithm.config, spec.id, config, preset=preset)
         description = Description(self.algorithm, spec, check_seed(seed), settings, row)
         description.outline()  # refuses what memory cannot hold
         self._set_up(description, description.first_state())
@@ -143,6 +144,7 @@ class Agent:
         run_dir: str | os.PathLike[str],
         *,
         total_steps: int | None = None,
+        env: Maker | None = None,
         progress_bar: bool = False,
         callback: Callback | None = None,
         say: Callable[[str], None] = warnings.warn,
@@ -152,6 +154,7 @@ class Agent:
         Args:
             run_dir: the run's folder.
             total_steps: a new goal, counted from the run's beginning, if it should go further than it was started for.
+            env: the function or class that makes the environment, if the run began with one.
             progress_bar: as for `learn`.
             callback: as for `learn`.
             say: told in a sentence what was found, before training begins.
@@ -161,7 +164,7 @@ class Agent:
             EnvironmentFailure, StorageFailure, KeyboardInterrupt: as for `learn`.
         """
         folder = Path(run_dir)
-        description, goal = runs.read(folder)
+        description, goal = runs.read(folder, env)
         target = goal if total_steps is None else total_steps
         if target < goal:
             raise UserError(f"The number of steps may only grow: the run was started for {goal:,}, got {target:,}.")
@@ -258,7 +261,9 @@ class Agent:
         agent_file.write(Path(path), self.description, self.state)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, say: Callable[[str], None] = warnings.warn) -> Self:
+    def load(
+        cls, path: str | os.PathLike[str], *, env: Maker | None = None, say: Callable[[str], None] = warnings.warn
+    ) -> Self:
         """An agent from a file that `save` wrote, or from a run folder's newest whole checkpoint.
 
         It can act, be measured and learn on, with an empty replay buffer; `resume` is the exact way to go on with a
@@ -266,6 +271,7 @@ class Agent:
 
         Args:
             path: the file or the folder.
+            env: the function or class that makes the environment, if it began with one.
             say: told in a sentence if a newer checkpoint is damaged.
 
         Raises:
@@ -273,13 +279,13 @@ class Agent:
         """
         path = Path(path)
         if path.is_dir():
-            description, _ = runs.read(path)
+            description, _ = runs.read(path, env)
             cls._check_kind(description)
             state, _, skipped = checkpoint.load(path, description.outline(), description.differences)
             for reason in skipped:
                 say(f"skipped {reason}")
         else:
-            description, state = agent_file.read(path)
+            description, state = agent_file.read(path, env)
             cls._check_kind(description)
         return cls._made(description, state)
 
@@ -323,14 +329,14 @@ class SACNF(Agent):
 AGENTS: dict[str, type[Agent]] = {agent.algorithm.name: agent for agent in (ARAC, SAC, SACNF)}
 
 
-def load(path: str | os.PathLike[str], *, say: Callable[[str], None] = warnings.warn) -> Agent:
-    """Whichever agent a run folder or a saved file holds; the arguments are those of `Agent.load`.
+def load(path: str | os.PathLike[str], **options: Any) -> Agent:
+    """Whichever agent a run folder or a saved file holds; the options are those of `Agent.load`.
 
     Raises:
         UserError: if there is no such thing.
     """
     path = Path(path)
-    return _kind(runs.read_config(path) if path.is_dir() else agent_file.read_table(path)).load(path, say=say)
+    return _kind(runs.read_config(path) if path.is_dir() else agent_file.read_table(path)).load(path, **options)
 
 
 def resume(run_dir: str | os.PathLike[str], **options: Any) -> Agent:

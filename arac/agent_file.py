@@ -12,6 +12,7 @@ import safetensors.numpy
 from safetensors import SafetensorError, safe_open
 
 from arac import trees
+from arac.envs import Maker
 from arac.errors import UserError
 from arac.files import read_bounded, sha256, write_durably
 from arac.manifest import FORMAT, NewerFormat
@@ -43,15 +44,15 @@ def read_table(path: Path) -> dict[str, Any]:
         return table
 
 
-def read(path: Path) -> tuple[Description, Any]:
-    """What the agent in a file is, and its state.
+def read(path: Path, env: Maker | None = None) -> tuple[Description, Any]:
+    """What the agent in a file is, and its state; `env` as for `Description.from_table`.
 
     Raises:
         UserError: if it is no file that `write` made, or is damaged, or of a newer format.
     """
     with _explained(path):
         metadata = _metadata(path)
-        description = Description.from_table(json.loads(metadata["arac"]))
+        description = Description.from_table(json.loads(metadata["arac"]), env)
         outline = description.outline()
         arrays = safetensors.numpy.load(read_bounded(path, trees.size_in_bytes(outline) + _HEADER))
         if metadata.pop("sha256") != _hash(metadata, arrays):

@@ -6,9 +6,11 @@ import os
 import re
 import shutil
 import sys
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
@@ -44,7 +46,7 @@ class TrainArgs(Generic[ConfigT]):
     """
 
     env: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV")]
-    """Gymnasium id, such as Hopper-v5."""
+    """Gymnasium id, such as Hopper-v5 or module:Name-v0, or a short name that `arac list envs` shows."""
     config: tyro.conf.OmitArgPrefixes[ConfigT]
     algo: str = "arac"
     """Which system: `arac list algos` shows them."""
@@ -58,6 +60,8 @@ class TrainArgs(Generic[ConfigT]):
     """paper: start from the paper's parameters for this task; none: from plain defaults."""
     max_episode_steps: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
     """A time limit per episode; needed where the environment has none."""
+    env_kwargs: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
+    """Arguments for the environment's constructor; values as in TOML, and words as they are."""
 
 
 @dataclass(frozen=True)
@@ -120,11 +124,16 @@ def train(argv: list[str]) -> None:
     if args.env != env_id:  # it stands behind some flag: once more, with the defaults of its task
         args = parse(args.env)
     agent = AGENTS[algorithm.name](
-        args.env, seed=args.seed, preset=use_preset, max_episode_steps=args.max_episode_steps, **asdict(args.config)
+        args.env,
+        seed=args.seed,
+        preset=use_preset,
+        max_episode_steps=args.max_episode_steps,
+        env_kwargs=_keyword_arguments(args.env_kwargs),
+        **asdict(args.config),
     )
     check_run(agent.description, args.steps)
     check_memory(agent.description)
-    name = f"{re.sub(r'[/:]', '_', args.env)}-{algorithm.name}-seed{args.seed}"
+    name = f"{re.sub(r'[/:]', '_', agent.env.id)}-{algorithm.name}-seed{args.seed}"
     folder = args.run_dir or runs.fresh_folder(Path("runs"), name)
     runs.check_free(folder)
     _say_what_starts(agent, args.steps, folder)
@@ -167,21 +176,22 @@ def examine(argv: list[str]) -> int:
 
 
 def list_things(argv: list[str]) -> None:
-    import gymnasium
-
+    from arac import envs
     from arac.algorithms import ALGORITHMS
     from arac.config import paper_table, task_name
+    from arac.envs.tasks import TASKS
 
     args = _parse(ListArgs, "list", argv)
     if args.what == "algos":
         for algorithm in ALGORITHMS.values():
             print(f"{algorithm.name:10}{algorithm.title}")
         return
-    print(f"{'task':18}{'steps':>10}  the paper's parameters (any other Gymnasium environment gets plain defaults)")
-    there = {task_name(env_id) for env_id in gymnasium.registry}
-    for name, row in paper_table().items():
+    print(f"{'task':16}{'environment':26}{'obs':>4}{'act':>5}{'steps':>11}  the paper's parameters")
+    for name, env_id in TASKS.items():
+        spec, row = envs.check(env_id), paper_table()[task_name(name)]
         settings = ", ".join(f"{key} {value}" for key, value in row.items() if key != "steps")
-        print(f"{name:18}{row['steps']:>10,}  {settings}{'' if name in there else ' (task not in this version)'}")
+        print(f"{name:16}{env_id:26}{spec.observation_size:>4}{spec.action_size:>5}{row['steps']:>11,}  {settings}")
+    print("Any other Gymnasium environment with continuous actions works by its id, with plain defaults.")
 
 
 COMMANDS: dict[str, Callable[[list[str]], int | None]] = {
@@ -244,6 +254,19 @@ def _run(folder: Path, work: Callable[[], Result]) -> Result:
         raise EnvironmentFailure(f"{error}\nThe last complete generation is saved. Go on with: {how}") from None
     except StorageFailure as error:
         raise StorageFailure(f"{error} When that is mended, go on with: {how}") from None
+
+
+def _keyword_arguments(words: tuple[str, ...]) -> dict[str, Any]:
+    arguments: dict[str, Any] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key.isidentifier():
+            raise UserError(f"--env-kwargs takes KEY=VALUE, got {word!r}.")
+        try:
+            arguments |= tomllib.loads(f"{key} = {value}")
+        except tomllib.TOMLDecodeError:
+            arguments[key] = value
+    return arguments
 
 
 def _say(sentence: str) -> None:
@@ -317,11 +340,12 @@ def _parse(kind: type[ArgsT], command: str, argv: list[str], default: Any = None
 
 
 def _one_sentence(box: str) -> str:
-    """What a box of tyro's says above its first rule, and the options it suggests below it."""
-    lines = [line.strip("│╭╮╰╯ ") for line in re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines()]
-    rules = [number for number, line in enumerate(lines) if line.startswith("──")] or [len(lines)]
-    said = " ".join(lines[1 : rules[0]]).removeprefix("Error parsing config: ").rstrip(".")
-    meant = [line.split()[0] for line in lines[rules[0] :] if line.startswith("--")]
+    """What a box of tyro's says below its title and above its next rule, and the options it suggests further down."""
+    lines = [line.strip("│╭╮╰╯ ") for line in re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines()[1:]]
+    parts = [list(part) for is_rule, part in groupby(lines, lambda line: bool(re.match("──|---", line))) if not is_rule]
+    first, *others = parts
+    said = " ".join(first).removeprefix("Error parsing config: ").strip().rstrip(".")
+    meant = [line.split()[0] for part in others for line in part if line.startswith("--")]
     return f"{said}. Did you mean {' or '.join(meant[:3])}?" if "Unrecognized" in said and meant else f"{said}."
 
 

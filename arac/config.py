@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args, get_type_hints
 from arac.archive import Strategy
 from arac.critics import CriticKind
 from arac.envs import suggestion
+from arac.envs.tasks import VARIANTS
 from arac.errors import UserError
 from arac.losses import Base
 
@@ -173,8 +174,9 @@ def paper_table() -> dict[str, dict[str, Any]]:
 
 
 def task_name(env_id: str) -> str:
-    """`arac/HumanoidRllab-v0` is HumanoidRllab, `Hopper-v5` and `module:Hopper-v5` are Hopper."""
-    return re.sub(r"-v\d+$", "", re.split("[/:]", env_id)[-1])
+    """`arac/HumanoidRllab-v0` is HumanoidRllab, `Hopper-v5` and `module:Hopper-v5` are Hopper, variants too."""
+    name = re.sub(r"-v\d+$", "", re.split("[/:]", env_id)[-1])
+    return VARIANTS.get(name, name)
 
 
 def _check_type(name: str, value: Any, hint: Any) -> None:

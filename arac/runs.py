@@ -22,7 +22,7 @@ from arac import algorithms, checkpoint, envs, memory, metrics, trees
 from arac.algorithms import Algorithm
 from arac.algorithms.shared import Evaluation
 from arac.config import Config, configured
-from arac.envs import EnvSpec
+from arac.envs import EnvSpec, Maker
 from arac.errors import StorageFailure, UserError
 from arac.files import Seal, read_bounded, sync_folder, write_durably
 from arac.replay import Mark, ReplayBuffer
@@ -87,18 +87,27 @@ class Description:
                 "id": self.env.id,
                 "max_episode_steps": self.env.max_episode_steps,
                 "kwargs": self.env.kwargs,
+                **({"callable": True} if callable(self.env.source) else {}),
             },
             "config": asdict(self.config),
         }
 
     @staticmethod
-    def from_table(table: dict[str, Any]) -> "Description":
-        """The opposite of `to_table`; makes the environment once to read its spaces."""
+    def from_table(table: dict[str, Any], env: Maker | None = None) -> "Description":
+        """The opposite of `to_table`; makes the environment once to read its spaces.
+
+        What a file names is never called: a function that made the environment has to be given again, as `env`.
+        """
         environment = table["environment"]
+        if bool(environment.get("callable")) != (env is not None):
+            raise UserError(
+                f"{environment['id']} is "
+                + ("a name: leave env out." if env else "Python code: load or resume it in Python, with env=.")
+            )
         algorithm = algorithms.find(table["algorithm"])
         seed = check_seed(table["seed"])
         spec = envs.check(
-            environment["id"], max_episode_steps=environment["max_episode_steps"], kwargs=environment["kwargs"]
+            env or environment["id"], max_episode_steps=environment["max_episode_steps"], kwargs=environment["kwargs"]
         )
         config, _ = configured(algorithm.config, spec.id, table["config"], preset=False)
         preset = None if table["preset"] == "none" else table["preset"]
@@ -207,8 +216,8 @@ class Run:
             os.close(self._lock)
 
 
-def read(folder: Path) -> tuple[Description, int]:
-    """What the run in a folder is, and for how many steps it was started.
+def read(folder: Path, env: Maker | None = None) -> tuple[Description, int]:
+    """What the run in a folder is, and for how many steps it was started; `env` as for `Description.from_table`.
 
     Raises:
         UserError: if the folder holds no run.
@@ -217,7 +226,7 @@ def read(folder: Path) -> tuple[Description, int]:
     try:
         if not isinstance(table["steps"], int):
             raise TypeError(f"steps {table['steps']!r}")
-        return Description.from_table(table), table["steps"]
+        return Description.from_table(table, env), table["steps"]
     except UserError:
         raise
     except (KeyError, TypeError, AttributeError, ValueError) as error:

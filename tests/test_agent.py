@@ -1,5 +1,6 @@
 """The Python face."""
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -116,3 +117,41 @@ def test_a_callback_sees_every_generation_and_can_stop():
 def test_a_mistake_in_a_keyword_names_the_close_one():
     with pytest.raises(arac.UserError, match="population_size"):
         arac.ARAC("InvertedPendulum-v5", populaton_size=3)
+
+
+def pendulum():
+    return gymnasium.make("InvertedPendulum-v5")
+
+
+def other_pendulum():
+    return pendulum()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_environment_from_a_function_trains_and_is_loaded_and_resumed_with_it(workers, tmp_path):
+    agent = arac.SAC(pendulum, **{**SMALL, "workers": workers, "checkpoint_interval": 1, "warmup_steps": 20})
+    agent.learn(60, run_dir=tmp_path / "run", callback=lambda state, _: state.env_steps < 30)
+    agent.save(tmp_path / "agent")
+    for path in (tmp_path / "run", tmp_path / "agent"):
+        assert arac.load(path, env=pendulum).env.id == "test_agent.pendulum"
+        with pytest.raises(arac.UserError, match=r"test_agent.pendulum is Python code.*env="):
+            arac.load(path)
+    with pytest.raises(arac.UserError, match="Python code"):
+        arac.resume(tmp_path / "run")
+    assert arac.resume(tmp_path / "run", env=pendulum, say=lambda _: None).state.env_steps >= 60
+    with pytest.raises(arac.UserError, match=r"environment\.id is"):
+        arac.resume(tmp_path / "run", env=other_pendulum, total_steps=80)
+
+
+def test_a_function_without_a_name_trains_in_this_process_alone(tmp_path):
+    nameless = lambda: gymnasium.make("InvertedPendulum-v5")  # noqa: E731
+    arac.SAC(nameless, **{**SMALL, "workers": 0, "warmup_steps": 20}).learn(40)
+    with pytest.raises(arac.UserError, match="use workers=0"):
+        arac.SAC(nameless, **{**SMALL, "workers": 1, "warmup_steps": 20}).learn(40, run_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_name_is_not_given_a_function_to_load_with(tmp_path):
+    arac.SAC("InvertedPendulum-v5", **SMALL).save(tmp_path / "agent")
+    with pytest.raises(arac.UserError, match="leave env out"):
+        arac.load(tmp_path / "agent", env=pendulum)

@@ -1,5 +1,6 @@
 """The command as a user meets it: real processes, their output, exit status and what they leave behind."""
 
+import os
 import re
 import signal
 import subprocess
@@ -144,7 +145,7 @@ def wait_for_generations(run, generations):
         (["train", "Hopper-v5", "--algo", "arca"], "Did you mean arac"),
         (["train", "CartPole-v1"], "Discrete"),
         (["train", "Hopper-v5", "--elites", "7"], "population_size"),
-        (["train", "Hopper-v5", "--population-size", "-3"], "at least 1"),
+        (["train", "Hopper-v5", "--population-size", "-3"], "must be from 1 to 10000, got -3"),
         (["train", "Hopper-v5", "--batch-size", "0"], "batch_size must be at least 1, got 0"),
         (["train", "Hopper-v5", "--steps", "-1"], "steps must be at least 1"),
         (["train", "Hopper-v5", "--steps", "500"], "warmup_steps"),
@@ -170,6 +171,18 @@ def test_a_mistake_is_one_sentence_with_status_2_and_nothing_is_written(words, s
     assert complaint.count("\n") == 1
     assert out == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_mistake_is_one_sentence_where_the_output_knows_no_boxes(tmp_path):
+    for words, said in (
+        (["--populaton-size", "3"], "Did you mean --population-size?"),
+        (["--elites", "-1"], "elites must"),
+    ):
+        command = [sys.executable, "-m", "arac.cli", "train", "Hopper-v5", *words]
+        environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert said in done.stderr
+        assert "---" not in done.stderr
 
 
 def test_actions_without_bounds_are_refused_before_anything_is_written(tmp_path, monkeypatch, capsys):
@@ -208,6 +221,34 @@ def test_list_shows_algorithms_and_tasks(capsys):
     assert main(["list", "envs"]) == 0
     text = capsys.readouterr().out
     assert all(name in text for name in ("arac", "sac", "sac_nf", "Hopper", "SparseHumanoid"))
+
+
+def test_list_shows_the_dimensions_of_the_papers_tasks(capsys):
+    assert main(["list", "envs"]) == 0
+    rows = {line.split()[0]: line.split()[1:5] for line in capsys.readouterr().out.splitlines()}
+    assert rows["HumanoidRllab"] == ["arac/HumanoidRllab-v0", "142", "21", "2,000,000"]
+    assert rows["SparseHumanoid"] == ["arac/SparseHumanoid-v0", "348", "17", "600,000"]
+    assert rows["Hopper"] == ["Hopper-v5", "11", "3", "1,000,000"]
+
+
+def test_short_names_and_arguments_of_the_environment(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["train", "Hopper", "--algo", "sac", *SMALL[:8], "--eval-episodes", "1", "--workers", "0", "--steps", "60"]
+    kwargs = ["--env-kwargs", "reset_noise_scale=0.0", "xml_file=hopper.xml", "terminate_when_unhealthy=true"]
+    assert main([*words, *kwargs]) == 0
+    table = tomllib.loads((tmp_path / "runs" / "Hopper-v5-sac-seed0" / "config.toml").read_text())
+    assert table["environment"]["id"] == "Hopper-v5"
+    assert table["environment"]["kwargs"] == {
+        "reset_noise_scale": 0.0,
+        "xml_file": "hopper.xml",
+        "terminate_when_unhealthy": True,
+    }
+
+
+@pytest.mark.parametrize("words", [["noise"], ["=3"], ["a b=3"]])
+def test_arguments_that_are_none_are_refused(words, capsys):
+    assert main(["train", "Hopper", "--env-kwargs", *words]) == 2
+    assert "KEY=VALUE" in capsys.readouterr().err
 
 
 def test_without_a_command_the_usage_is_shown(capsys):

@@ -1,10 +1,12 @@
 import difflib
 import warnings
+from functools import partial
 
 import gymnasium
 import mujoco
 import numpy as np
 import pytest
+from helpers import Odd
 
 from arac import envs
 from arac.errors import UserError
@@ -133,3 +135,47 @@ def test_mujocos_warnings_are_heard_again_once_an_environment_is_made():
         assert heard == []
     finally:
         mujoco.set_mju_user_warning(before)
+
+
+def test_every_short_name_is_an_environment_with_the_papers_parameters():
+    from arac.config import paper_table, task_name
+    from arac.envs.tasks import TASKS
+
+    assert {task_name(name) for name in TASKS} == set(paper_table())
+    for name, env_id in TASKS.items():
+        assert envs.check(name).id == env_id
+        assert envs.check(name).max_episode_steps == 1000
+
+
+def test_variants_of_older_versions():
+    """Ant saw contact forces; Walker2d's right foot had less friction than its left, which v5 mended."""
+    ant, walker = (envs.make(envs.check(name)).unwrapped for name in ("AntV2Like", "Walker2dV2Like"))
+    assert ant.observation_space.shape == (111,)
+    newer = envs.make(envs.check("Walker2d")).unwrapped
+    assert [walker.model.geom(name).friction[0] for name in ("foot_geom", "foot_left_geom")] == [0.9, 1.9]
+    assert [newer.model.geom(name).friction[0] for name in ("foot_geom", "foot_left_geom")] == [1.9, 1.9]
+
+
+def hopper(noise=0.005):
+    return gymnasium.make("Hopper-v5", reset_noise_scale=noise)
+
+
+def test_a_function_makes_the_environment():
+    spec = envs.check(hopper, kwargs={"noise": 0.0})
+    assert (spec.id, spec.observation_size, spec.max_episode_steps) == ("test_envs.hopper", 11, 1000)
+    env = envs.make(spec)
+    np.testing.assert_array_equal(env.reset(seed=0)[0], env.reset(seed=1)[0])
+    assert envs.check(hopper, max_episode_steps=7).max_episode_steps == 7
+
+
+def test_a_class_makes_the_environment_and_needs_a_time_limit():
+    assert "has no time limit" in refusal(Odd)
+    assert envs.check(Odd, max_episode_steps=9, kwargs={"observations": "dict"}).observation_size == 7
+
+
+def test_what_has_no_name_cannot_make_an_environment():
+    assert "env_kwargs" in refusal(partial(hopper, noise=0.0))
+
+
+def test_a_function_that_fails_is_the_users_mistake():
+    assert "cannot be made: TypeError" in refusal(hopper, kwargs={"nois": 1})

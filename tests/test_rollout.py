@@ -430,9 +430,9 @@ def test_an_environment_that_only_the_parent_registered_is_known_to_the_workers(
 def test_an_environment_of_the_script_itself_is_refused_with_what_to_do():
     spec = envs.check("helpers:Probe-v0")
     entry_point = type("Mine", (), {"__module__": "__main__"})
-    registered = replace(spec.registered, entry_point=entry_point)
+    source = replace(spec.source, entry_point=entry_point)
     with pytest.raises(UserError, match="workers=0"):
-        LocalPool(replace(spec, registered=registered), 1)
+        LocalPool(replace(spec, source=source), 1)
 
 
 def test_a_wide_policy_acts_alike_in_a_worker_and_here():

@@ -1,19 +1,26 @@
 """Environments: found, checked once before anything is trained, and made the same everywhere."""
 
 import difflib
+import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import gymnasium
 import mujoco
 import numpy as np
 from gymnasium.envs.registration import EnvSpec as RegisteredEnv
 from gymnasium.spaces import Box
+from gymnasium.wrappers import TimeLimit
 
+from arac.envs import tasks
 from arac.errors import UserError
+
+tasks.register()
+
+Maker: TypeAlias = Callable[..., gymnasium.Env]
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +28,7 @@ class EnvSpec:
     """An environment that passed the checks: enough to make it in any process, registered there or not."""
 
     id: str
-    registered: RegisteredEnv  # Gymnasium's own description, with the entry point
+    source: RegisteredEnv | Maker  # Gymnasium's own description, with the entry point; or what makes it
     max_episode_steps: int
     observation_size: int
     action_size: int
@@ -30,34 +37,41 @@ class EnvSpec:
     kwargs: dict[str, Any] = field(default_factory=dict)
 
 
-def check(env_id: str, *, max_episode_steps: int | None = None, kwargs: dict[str, Any] | None = None) -> EnvSpec:
+def check(env: str | Maker, *, max_episode_steps: int | None = None, kwargs: dict[str, Any] | None = None) -> EnvSpec:
     """Makes the environment once and reads its spaces.
+
+    Args:
+        env: a Gymnasium id, one of our short names, or a function or class that makes an environment.
+        max_episode_steps: a time limit, needed where the environment has none.
+        kwargs: for its constructor, or for that function.
 
     Raises:
         UserError: if there is no such environment, or its spaces or time limit are not what ARAC needs.
     """
+    wanted = tasks.full_name(env) if isinstance(env, str) else env
+    env_id = wanted if isinstance(wanted, str) else name_of(wanted)
     if max_episode_steps is not None and max_episode_steps < 1:
         raise UserError(f"max_episode_steps must be at least 1 for {env_id}, got {max_episode_steps}.")
-    env = _make(env_id, max_episode_steps, kwargs or {})
+    made = _make(wanted, max_episode_steps, kwargs or {})
     try:
-        limit = env.spec.max_episode_steps if env.spec else None
+        limit = _time_limit(made)
         if limit is None:
             raise UserError(f"{env_id} has no time limit; give one with max_episode_steps (--max-episode-steps).")
-        actions = env.action_space
+        actions = made.action_space
         if not isinstance(actions, Box) or not np.issubdtype(actions.dtype, np.floating):
             raise UserError(f"{env_id} has {type(actions).__name__} actions; ARAC needs a continuous Box of floats.")
         if len(actions.shape) != 1 or actions.shape[0] == 0:
             raise UserError(f"{env_id} has actions of shape {actions.shape}; ARAC needs a vector of at least one.")
         if not (np.isfinite(actions.low).all() and np.isfinite(actions.high).all()):
             raise UserError(f"{env_id} has actions without bounds; wrap it in gymnasium's RescaleAction or clip them.")
-        observations = env.observation_space
+        observations = made.observation_space
         if not isinstance(observations, Box) or len(observations.shape) != 1 or observations.shape[0] == 0:
             raise UserError(f"{env_id} has observations {observations}; ARAC needs numbers.")
-        if (shape := np.shape(_first_observation(env, env_id))) != observations.shape:
+        if (shape := np.shape(_first_observation(made, env_id))) != observations.shape:
             raise UserError(f"{env_id} gives observations of shape {shape}, but its space says {observations.shape}.")
         return EnvSpec(
             id=env_id,
-            registered=gymnasium.spec(env_id.rsplit(":", maxsplit=1)[-1]),
+            source=gymnasium.spec(env_id.rsplit(":", maxsplit=1)[-1]) if isinstance(wanted, str) else wanted,
             max_episode_steps=limit,
             observation_size=observations.shape[0],
             action_size=actions.shape[0],
@@ -66,7 +80,7 @@ def check(env_id: str, *, max_episode_steps: int | None = None, kwargs: dict[str
             kwargs=dict(kwargs or {}),
         )
     finally:
-        env.close()
+        made.close()
 
 
 def _first_observation(env: gymnasium.Env, env_id: str) -> Any:
@@ -77,15 +91,56 @@ def _first_observation(env: gymnasium.Env, env_id: str) -> Any:
 
 
 def make(spec: EnvSpec) -> gymnasium.Env:
-    return _make(spec.registered, spec.max_episode_steps, spec.kwargs)
+    return _make(spec.source, spec.max_episode_steps, spec.kwargs)
 
 
-def _make(env_id: str | RegisteredEnv, max_episode_steps: int | None, kwargs: dict[str, Any]) -> gymnasium.Env:
+def name_of(maker: Maker) -> str:
+    """Where a function or class is to be found, for people and for comparison.
+
+    Raises:
+        UserError: if it is something else that can be called.
+    """
+    if not hasattr(maker, "__qualname__"):
+        raise UserError(
+            f"env must be a name, a function or a class, got {maker!r}; arguments for it go into env_kwargs."
+        )
+    return f"{maker.__module__}.{maker.__qualname__}"
+
+
+def can_be_imported(spec: EnvSpec) -> bool:
+    """Whether another process finds what makes the environment."""
+    maker = spec.source if callable(spec.source) else spec.source.entry_point
+    if not callable(maker):
+        return True
+    found: Any = None if maker.__module__ == "__main__" else sys.modules.get(maker.__module__)
+    for part in getattr(maker, "__qualname__", "").split("."):
+        found = getattr(found, part, None)
+    return found is maker
+
+
+def _time_limit(env: gymnasium.Env) -> int | None:
+    if env.spec is not None and env.spec.max_episode_steps is not None:
+        return env.spec.max_episode_steps
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, TimeLimit):
+            return env._max_episode_steps
+        env = env.env
+    return None
+
+
+def _make(source: str | RegisteredEnv | Maker, max_episode_steps: int | None, kwargs: dict[str, Any]) -> gymnasium.Env:
+    env_id = source if isinstance(source, str) else source.id if isinstance(source, RegisteredEnv) else name_of(source)
     try:
         with _without_warnings():
-            env = gymnasium.make(env_id, max_episode_steps=max_episode_steps, disable_env_checker=True, **kwargs)
+            if isinstance(source, str | RegisteredEnv):
+                env = gymnasium.make(source, max_episode_steps=max_episode_steps, disable_env_checker=True, **kwargs)
+            else:
+                env = source(**kwargs)
+                if max_episode_steps not in (None, _time_limit(env)):
+                    env = TimeLimit(env, max_episode_steps)
     except gymnasium.error.UnregisteredEnv:
-        raise UserError(f"There is no environment {env_id!r}.{suggestion(str(env_id), gymnasium.registry)}") from None
+        known = [*gymnasium.registry, *tasks.TASKS]
+        raise UserError(f"There is no environment {env_id!r}.{suggestion(env_id, known)}") from None
     except Exception as error:  # whatever somebody else's constructor raises
         raise UserError(f"The environment {env_id!r} cannot be made: {_in_a_line(error)}") from None
     flat_box = isinstance(env.observation_space, Box) and len(env.observation_space.shape) == 1

@@ -112,4 +112,5 @@ def _checked(value: Any, shape: tuple[int, ...], name: str, env: Any, task: Task
         wrong = "is not finite"
     else:
         return array
-    raise EnvironmentFailure(f"{env.spec.id} gave {name} that {wrong} at step {step} of the {task}.")
+    who = env.spec.id if env.spec else type(env.unwrapped).__name__
+    raise EnvironmentFailure(f"{who} gave {name} that {wrong} at step {step} of the {task}.")

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any
 
-from arac.envs import EnvSpec, make
+from arac.envs import EnvSpec, can_be_imported, make
 from arac.errors import EnvironmentFailure, UserError
 from arac.progress import Progress
 from arac.rollout.episode import Episode, Failure, Task, played
@@ -53,8 +53,10 @@ class LocalPool:
         Raises:
             UserError: if they cannot.
         """
-        if workers > 0 and getattr(spec.registered.entry_point, "__module__", "") == "__main__":
-            raise UserError(f"{spec.id} is defined in the script itself: use workers=0, or put it into a module.")
+        if workers > 0 and not can_be_imported(spec):
+            raise UserError(
+                f"{spec.id} cannot be imported by worker processes: use workers=0, or put it into a module by name."
+            )
 
     def _new_worker(self) -> "_Worker":
         return _Worker(self._spec, self._time_limit)
