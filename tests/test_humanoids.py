@@ -214,5 +214,6 @@ def test_rllabs_humanoid_falls_as_it_should(policy, length, payoff, spread):
     """About as long, and for about as much, as the shared facts say; single episodes are up to twice as good."""
     env = made(RLLAB)
     returns, lengths = played(env, policy(env), 60)
+    print(f"{policy.__name__}: {lengths.mean():.1f} steps, return {returns.mean():.1f}, spread {returns.std():.1f}")
     assert lengths.mean() == pytest.approx(length, abs=4)
     assert returns.mean() == pytest.approx(payoff, abs=spread)
