@@ -20,8 +20,8 @@ $(READY): pyproject.toml constraints.txt
 train: $(READY)  ## trains ARAC on HalfCheetah for about five minutes and shows what came out
 	$(BIN)/arac train HalfCheetah-v5 --steps 40000 --warmup-steps 5000 --eval-interval 5000 --eval-episodes 5
 
-test: $(READY)  ## all tests
-	$(BIN)/python -m pytest
+test: $(READY)  ## all tests, on up to four cores
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 torture: $(READY)  ## kills runs of every algorithm, again and again, and compares: about five minutes
 	$(BIN)/python tests/reliability/torture.py
