@@ -13,6 +13,7 @@ from arac import agent_file, algorithms, checkpoint, envs, runs, training
 from arac.algorithms import Algorithm
 from arac.algorithms.shared import Context, init_replay
 from arac.config import configured
+from arac.description import Description, check_seed
 from arac.display import Pace, choose
 from arac.envs import EnvSpec, Maker
 from arac.errors import Interrupted, UserError
@@ -22,7 +23,7 @@ from arac.progress import Progress
 from arac.replay import ReplayBuffer
 from arac.rollout.local import LocalPool
 from arac.rollout.rollouts import Rollouts
-from arac.runs import Description, Run, check_seed
+from arac.runs import Run
 from arac.training import Callback
 
 

@@ -12,20 +12,18 @@ import safetensors.numpy
 from safetensors import SafetensorError, safe_open
 
 from arac import trees
+from arac.description import Description, not_plain
 from arac.envs import Maker
 from arac.errors import UserError
-from arac.files import read_bounded, sha256, write_durably
+from arac.files import HEADER, read_bounded, sha256, write_durably
 from arac.manifest import FORMAT, NewerFormat
-from arac.runs import Description
-
-_HEADER = 2**20
 
 
 def write(path: Path, description: Description, state: Any) -> None:
     try:
         table, arrays = json.dumps(description.to_table()), trees.to_arrays(state)
     except TypeError as error:
-        raise UserError(f"env_kwargs must be numbers, words, lists or tables to be written down ({error}).") from None
+        raise not_plain(error) from None
     metadata = {"arac": table, "format": str(FORMAT), "version": version("arac-rl")}
     sealed = {**metadata, "sha256": _hash(metadata, arrays)}
     write_durably(path, safetensors.numpy.save(arrays, metadata=sealed))
@@ -54,7 +52,7 @@ def read(path: Path, env: Maker | None = None) -> tuple[Description, Any]:
         metadata = _metadata(path)
         description = Description.from_table(json.loads(metadata["arac"]), env)
         outline = description.outline()
-        arrays = safetensors.numpy.load(read_bounded(path, trees.size_in_bytes(outline) + _HEADER))
+        arrays = safetensors.numpy.load(read_bounded(path, trees.size_in_bytes(outline) + HEADER))
         if metadata.pop("sha256") != _hash(metadata, arrays):
             raise ValueError("it does not match its hash")
         state: Any = trees.from_arrays(outline, arrays)

@@ -21,14 +21,12 @@ from safetensors import SafetensorError
 
 from arac import manifest, segments, trees
 from arac.errors import UserError
-from arac.files import Seal, read_sealed, seal, sync_folder, write_durably
+from arac.files import HEADER, Seal, read_sealed, seal, sync_folder, write_durably
 from arac.manifest import Manifest, Segment
 from arac.replay import Mark, ReplayBuffer, replay_bytes, row_count
 from arac.rollout.episode import Episode
 
 KEPT = 2
-# What a safetensors file may have beside its numbers.
-_HEADER = 2**20
 # Of a checkpoint's folder and, before its ending, of a replay file.
 _NAME = re.compile("[0-9]{12}")
 
@@ -129,7 +127,7 @@ def read_state(path: Path, found: Manifest, outline: State) -> State:
     Raises:
         OSError, ValueError: if it is damaged, or not what the outline says, or not finite.
     """
-    limit = trees.size_in_bytes(outline) + _HEADER
+    limit = trees.size_in_bytes(outline) + HEADER
     data = read_sealed(path / "state.safetensors", found.state, limit)
     try:
         arrays = safetensors.numpy.load(data)
@@ -186,7 +184,7 @@ def read_segment(
     Raises:
         OSError, ValueError: if it is damaged, or not what the manifest says.
     """
-    limit = 2 * replay_bytes(capacity, observation_size, action_size) + _HEADER
+    limit = 2 * replay_bytes(capacity, observation_size, action_size) + HEADER
     data = read_sealed(folder / "replay" / segment.name, segment.seal, limit)
     try:
         episodes = segments.unpack(data, observation_size, action_size)

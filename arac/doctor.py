@@ -9,11 +9,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from arac import checkpoint, manifest, runs, trees
+from arac.description import Description
 from arac.errors import UserError
 from arac.files import read_bounded, seal
 from arac.manifest import Manifest, Segment
 from arac.metrics import DETERMINISTIC_FILES, EPISODE_COLUMNS
-from arac.runs import Description
 
 
 class Finding(NamedTuple):

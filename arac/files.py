@@ -6,6 +6,9 @@ import stat
 from pathlib import Path
 from typing import NamedTuple
 
+# What a safetensors file may have beside its numbers.
+HEADER = 2**20
+
 
 class Seal(NamedTuple):
     """What a file must be."""

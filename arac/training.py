@@ -10,10 +10,11 @@ import jax.numpy as jnp
 from arac import memory, trees
 from arac.algorithms import Algorithm
 from arac.algorithms.shared import Context, Evaluation
+from arac.description import Description
 from arac.display import Display
 from arac.errors import Interrupted, NotFinite, UserError
 from arac.replay import Mark, replay_bytes
-from arac.runs import Description, Run
+from arac.runs import Run
 
 Outcome: TypeAlias = Literal["done", "stopped", "interrupted"]  # stopped: by the callback
 # Called after each generation with the state and its evaluation, if it had one; False stops the run.

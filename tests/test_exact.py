@@ -11,6 +11,7 @@ import pytest
 import arac
 from arac import checkpoint, manifest, trees
 from arac.agent import AGENTS
+from arac.algorithms import sac
 from arac.replay import sample
 
 SETTINGS = {
@@ -181,23 +182,24 @@ def test_a_checkpoint_interval_longer_than_replay_resumes_exactly(tmp_path):
     assert_same(agent, resumed(tmp_path / "run"), tmp_path / "whole", tmp_path / "run")
 
 
-def test_an_interrupted_generation_leaves_nothing_in_replay(reference):
+def test_an_interrupted_generation_leaves_nothing_in_replay(reference, monkeypatch):
     """In one process, too: learning on is like never having been stopped."""
     whole, _ = reference["sac_nf"]
     agent = arac.SACNF("InvertedPendulum-v5", seed=3, **SETTINGS)
-    goal = whole.state.env_steps
+    update, interrupted = sac.update, []
 
-    def interrupt(state, _):
-        if state.generation == 12:
+    def interrupt_once(context, state, count):
+        if state.generation == 12 and not interrupted:
+            interrupted.append(context.replay.mark.episodes)
             signal.raise_signal(signal.SIGINT)
+        return update(context, state, count)
 
+    monkeypatch.setattr(sac, "update", interrupt_once)
     with pytest.raises(KeyboardInterrupt):
-        agent.learn(STEPS, callback=interrupt)
-    episode = agent.replay.mark.episodes
-    agent.replay.extend([agent.replay.unsaved.pop()] if agent.replay.unsaved else [])
-    assert agent.replay.mark.episodes == episode == 12
+        agent.learn(STEPS)
+    assert interrupted == [13]
+    assert (agent.state.generation, agent.replay.mark.episodes) == (12, 12)
     agent.learn(STEPS - agent.state.env_steps)
-    assert agent.state.env_steps == goal
     for one, other in zip(jax.tree.leaves(whole.state), jax.tree.leaves(agent.state), strict=True):
         np.testing.assert_array_equal(one, other)
 
