@@ -4,10 +4,10 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test torture lint format bench clean
+.PHONY: help setup train test smoke test-thirdparty torture lint format bench clean
 
 help:  ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 setup: $(READY)  ## the environment, in .venv
 
@@ -22,6 +22,13 @@ train: $(READY)  ## trains ARAC on HalfCheetah for about five minutes and shows 
 
 test: $(READY)  ## all tests, on up to four cores
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+
+smoke: $(READY)  ## the paper's eight tasks, three generations each: about ten minutes
+	$(BIN)/python -m pytest tests/test_tasks.py -m smoke -v
+
+test-thirdparty: $(READY)  ## environments of other packages, which it installs: about three minutes
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[thirdparty]'
+	$(BIN)/python -m pytest tests/test_tasks.py -m thirdparty -v
 
 torture: $(READY)  ## kills runs of every algorithm, again and again, and compares: about five minutes
 	$(BIN)/python tests/reliability/torture.py

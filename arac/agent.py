@@ -21,7 +21,7 @@ from arac.policies import FlowPolicy
 from arac.population import members, take, to_numpy
 from arac.progress import Progress
 from arac.replay import ReplayBuffer
-from arac.rollout.local import LocalPool
+from arac.rollout.local import LocalPool, cores
 from arac.rollout.rollouts import Rollouts
 from arac.runs import Run
 from arac.training import Callback
@@ -220,9 +220,7 @@ class Agent:
         return LocalPool(self.env, workers, None if limit == "none" else limit)
 
     def _workers(self) -> int:
-        if self.config.workers != "auto":
-            return self.config.workers
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return len(cores()) if self.config.workers == "auto" else self.config.workers
 
     def predict(
         self, observation: np.ndarray, state: None = None, episode_start: None = None, deterministic: bool = False

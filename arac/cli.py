@@ -1,4 +1,4 @@
-"""The command: `arac train | resume | evaluate | doctor | list`."""
+"""The command: `arac train | resume | evaluate | doctor | reproduce | list`."""
 
 import contextlib
 import io
@@ -32,6 +32,7 @@ usage: arac COMMAND [...]
   resume RUN       go on with a run that was stopped or killed, exactly where it was
   evaluate RUN     play fresh episodes with the champion of a run
   doctor RUN       verify everything in a run folder and say what was found
+  reproduce NAME   run an experiment: its table and its picture
   list algos|envs  what there is to train, and on what
 
 `arac COMMAND --help` explains each.  arac --version prints the version."""
@@ -95,6 +96,28 @@ class DoctorArgs:
 
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The run's folder."""
+
+
+@dataclass(frozen=True)
+class ReproduceArgs:
+    """Run an experiment: a series of ordinary runs, then a table and a picture of them.
+
+    What is finished is not run again, and what was stopped goes on: give the same command once more.
+    """
+
+    experiment: tyro.conf.Positional[Literal["deceptive"]]
+    """deceptive: how often ARAC, ARAC without attraction and repulsion, SAC-NF and SAC find the optimum of a task with
+    a trap, and where their agents go."""
+    steps: int = 15_000
+    """Environment steps of each run."""
+    seeds: int = 10
+    """Runs of each system, with the seeds 0, 1, …"""
+    runs: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
+    """Where the run folders are; by default below runs/, named after the experiment."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
+    """Where table and picture go; by default beside the run folders."""
+    processes: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
+    """Runs at a time, each on one core; by default as many as there are cores."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +198,26 @@ def examine(argv: list[str]) -> int:
     return 3 if damaged else 0
 
 
+def reproduce(argv: list[str]) -> None:
+    from arac.experiments import deceptive
+    from arac.rollout.local import cores
+
+    args = _parse(ReproduceArgs, "reproduce", argv)
+    processes = len(cores()) if args.processes is None else args.processes
+    for name, value in (("--steps", args.steps), ("--seeds", args.seeds), ("--processes", processes)):
+        if value < 1:
+            raise UserError(f"{name} must be at least 1, got {value}.")
+    folder = args.runs or Path("runs") / args.experiment
+    out = args.out or folder
+    how = " ".join([_program(), "reproduce", *argv])
+    try:
+        table = deceptive.run(args.steps, args.seeds, folder, out, processes=processes)
+    except KeyboardInterrupt:
+        print(f"\nstopped; the checkpoints are written. Go on with: {how}", file=sys.stderr)
+        raise
+    print(f"\n{table}\npicture, table and numbers: {out}/{args.experiment}.png, .md, .json")
+
+
 def list_things(argv: list[str]) -> None:
     from arac import envs
     from arac.algorithms import ALGORITHMS
@@ -188,9 +231,13 @@ def list_things(argv: list[str]) -> None:
         return
     print(f"{'task':16}{'environment':26}{'obs':>4}{'act':>5}{'steps':>11}  the paper's parameters")
     for name, env_id in TASKS.items():
-        spec, row = envs.check(env_id), paper_table()[task_name(name)]
+        spec, row = envs.check(env_id), paper_table().get(task_name(name), {})
         settings = ", ".join(f"{key} {value}" for key, value in row.items() if key != "steps")
-        print(f"{name:16}{env_id:26}{spec.observation_size:>4}{spec.action_size:>5}{row['steps']:>11,}  {settings}")
+        steps = f"{row['steps']:,}" if row else ""
+        print(
+            f"{name:16}{env_id:26}{spec.observation_size:>4}{spec.action_size:>5}{steps:>11}  "
+            f"{settings or 'none: our own task with a trap, see `arac reproduce deceptive`'}"
+        )
     print("Any other Gymnasium environment with continuous actions works by its id, with plain defaults.")
 
 
@@ -199,6 +246,7 @@ COMMANDS: dict[str, Callable[[list[str]], int | None]] = {
     "resume": resume,
     "evaluate": evaluate,
     "doctor": examine,
+    "reproduce": reproduce,
     "list": list_things,
 }
 

@@ -1,5 +1,10 @@
 """The paper's two humanoids against MuJoCo's own numbers, at random states."""
 
+import os
+import subprocess
+import sys
+from ctypes.util import find_library
+
 import gymnasium
 import mujoco
 import numpy as np
@@ -45,6 +50,26 @@ def at_random(env):
 @pytest.mark.parametrize("env_id", [RLLAB, SPARSE])
 def test_gymnasiums_own_checker_is_content(env_id):
     check_env(made(env_id).unwrapped, skip_render_check=True)
+
+
+@pytest.mark.skipif(find_library("OSMesa") is None, reason="drawing without a screen needs Debian's libosmesa6")
+@pytest.mark.parametrize("env_id", [RLLAB, SPARSE])
+def test_it_can_be_looked_at(env_id):
+    """In a process of its own: MuJoCo chooses how to draw when it is imported."""
+    script = f"""
+import gymnasium, numpy as np, arac
+env = gymnasium.make({env_id!r}, render_mode="rgb_array", width=160, height=120)
+env.reset(seed=0)
+standing = env.render()
+assert standing.shape == (120, 160, 3) and standing.dtype == np.uint8
+skin = lambda picture: (picture[..., 0] > picture[..., 2] + 40).sum()  # the body is orange, all else is not
+assert skin(standing) > 50
+for _ in range(20):
+    env.step(env.action_space.high)
+assert (env.render() != standing).any()
+env.close()
+"""
+    subprocess.run([sys.executable, "-c", script], env={**os.environ, "MUJOCO_GL": "osmesa"}, check=True)
 
 
 @pytest.mark.parametrize(

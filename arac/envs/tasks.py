@@ -1,8 +1,10 @@
-"""The tasks with a short name: the paper's eight, two of which Gymnasium does not have, and older variants."""
+"""The tasks with a short name: the paper's eight, two of which Gymnasium does not have, older variants, and ours."""
 
 from typing import Any
 
 import gymnasium
+
+from arac.envs import deceptive
 
 # What each short name stands for.
 TASKS = {
@@ -16,6 +18,7 @@ TASKS = {
     "SparseHumanoid": "arac/SparseHumanoid-v0",
     "AntV2Like": "arac/AntV2Like-v0",
     "Walker2dV2Like": "arac/Walker2dV2Like-v0",
+    "DeceptivePoint": "arac/DeceptivePoint-v0",
 }
 # Which row of the paper's table a variant takes.
 VARIANTS = {"AntV2Like": "Ant", "Walker2dV2Like": "Walker2d"}
@@ -38,3 +41,7 @@ def register() -> None:
     for env_id, (entry_point, kwargs) in ours.items():
         if env_id not in gymnasium.registry:
             gymnasium.register(env_id, entry_point, max_episode_steps=1000, kwargs=kwargs)
+    if TASKS["DeceptivePoint"] not in gymnasium.registry:
+        gymnasium.register(
+            TASKS["DeceptivePoint"], "arac.envs.deceptive:DeceptivePoint", max_episode_steps=deceptive.HORIZON
+        )

@@ -26,6 +26,11 @@ _START_UP = 120.0
 _TRIES = 3
 
 
+def cores() -> list[int]:
+    """The cores that this process may use."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+
+
 class LocalPool:
     """Runs tasks on `workers` processes, or in this one if that is 0. Results come in the order of the tasks.
 

@@ -1,0 +1,1 @@
+"""Experiments: many ordinary runs, and the tables and pictures drawn from their folders."""
