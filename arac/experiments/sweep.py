@@ -17,7 +17,9 @@ import rich.progress
 
 from arac import checkpoint, runs
 from arac.display import Pace
+from arac.envs.tasks import full_name
 from arac.errors import EnvironmentFailure, UserError
+from arac.progress import Progress
 from arac.rollout.local import cores
 
 _HEARTBEAT = 15.0  # seconds between lines where the output is not a terminal
@@ -50,14 +52,15 @@ def carry_out(jobs: Sequence[Job], parent: Path, *, processes: int) -> None:
     Raises:
         UserError: if a folder holds another run than its job, or one that went further.
         EnvironmentFailure: if a run fails; the others are finished first.
-        KeyboardInterrupt: after Ctrl-C, with a checkpoint of each run written.
+        KeyboardInterrupt: after Ctrl-C or SIGTERM, with a checkpoint of each run written.
     """
     for job in jobs:
         _check(job, parent / job.name)
     waiting = [job for job in jobs if not is_finished(job, parent / job.name)]
     (parent / "logs").mkdir(parents=True, exist_ok=True)
     failed: list[Job] = []
-    with tempfile.TemporaryDirectory() as cache, _showing(jobs, parent) as show:
+    progress = Progress()
+    with tempfile.TemporaryDirectory() as cache, progress.heeding_signals(), _showing(jobs, parent) as show:
         crew = _Crew(parent, processes, cache)
         try:
             while waiting or crew.busy:
@@ -65,6 +68,7 @@ def carry_out(jobs: Sequence[Job], parent: Path, *, processes: int) -> None:
                     crew.start(waiting.pop(0))
                 failed += crew.collect()
                 show()
+                progress.check()
                 time.sleep(0.2)
         finally:
             crew.stop()
@@ -95,8 +99,8 @@ def _check(job: Job, folder: Path) -> None:
     if runs.is_locked(folder):
         raise UserError(f"Another process is working on {folder}; wait for it or stop it first.")
     description, steps = runs.read(folder)
-    found = {"algorithm": description.algorithm.name, "seed": description.seed}
-    wanted: dict[str, Any] = {"algorithm": job.algorithm, "seed": job.seed}
+    found = {"algorithm": description.algorithm.name, "env": description.env.id, "seed": description.seed}
+    wanted = {"algorithm": job.algorithm, "env": full_name(job.env), "seed": job.seed}
     for name, value in job.settings.items():
         found[name], wanted[name] = getattr(description.config, name, None), value
     for name, value in wanted.items():
