@@ -2,9 +2,23 @@
 
 from importlib.metadata import version
 
-from arac.agent import ARAC, SAC, SACNF, Agent, Score, load, resume
+from arac.agent import ARAC, CEMTD3, CERL, ERL, SAC, SACNF, TD3, Agent, Score, load, resume
 from arac.errors import EnvironmentFailure, UserError
 
 __version__ = version("arac-rl")
 
-__all__ = ["ARAC", "SAC", "SACNF", "Agent", "EnvironmentFailure", "Score", "UserError", "load", "resume"]
+__all__ = [
+    "ARAC",
+    "CEMTD3",
+    "CERL",
+    "ERL",
+    "SAC",
+    "SACNF",
+    "TD3",
+    "Agent",
+    "EnvironmentFailure",
+    "Score",
+    "UserError",
+    "load",
+    "resume",
+]

@@ -325,7 +325,31 @@ class SACNF(Agent):
     algorithm = algorithms.ALGORITHMS["sac_nf"]
 
 
-AGENTS: dict[str, type[Agent]] = {agent.algorithm.name: agent for agent in (ARAC, SAC, SACNF)}
+class TD3(Agent):
+    """Twin Delayed DDPG."""
+
+    algorithm = algorithms.ALGORITHMS["td3"]
+
+
+class CEMTD3(Agent):
+    """The cross-entropy method over actors, half of which learn with TD3."""
+
+    algorithm = algorithms.ALGORITHMS["cem_td3"]
+
+
+class ERL(Agent):
+    """Evolutionary Reinforcement Learning: a genetic algorithm and a DDPG learner."""
+
+    algorithm = algorithms.ALGORITHMS["erl"]
+
+
+class CERL(Agent):
+    """Collaborative Evolutionary Reinforcement Learning: a genetic algorithm and a portfolio of TD3 learners."""
+
+    algorithm = algorithms.ALGORITHMS["cerl"]
+
+
+AGENTS: dict[str, type[Agent]] = {agent.algorithm.name: agent for agent in (ARAC, SAC, SACNF, TD3, CEMTD3, ERL, CERL)}
 
 
 def load(path: str | os.PathLike[str], **options: Any) -> Agent:

@@ -9,7 +9,7 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any, ClassVar, Literal, TypeVar, get_args, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from arac.archive import Strategy
 from arac.critics import CriticKind
@@ -24,11 +24,18 @@ _AT_LEAST = {
     "ar_coefficient": 0, "flows": 0, "eval_episodes": 1, "eval_interval": 0, "checkpoint_interval": 1,
     "warmup_steps": 0, "workers": 0, "batch_size": 1, "replay_capacity": 1, "hidden_size": 1, "temperature": 0,
     "discount": 0, "tau": 0, "learning_rate": 0, "kl_clip": 0, "sigma": 1e-6,
-    "episode_timeout": 0.1,
+    "episode_timeout": 0.1, "target_noise": 0, "target_noise_clip": 0, "policy_delay": 1, "exploration_noise": 0,
+    "parents": 1, "gradient_actors": 0, "initial_variance": 0, "damping": 0, "final_damping": 0, "damping_decay": 0,
+    "elite_fraction": 0, "tournament_size": 1, "crossover_probability": 0, "mutation_probability": 0,
+    "mutation_strength": 0, "mutation_fraction": 0, "super_mutation_strength": 0, "super_mutation_probability": 0,
+    "reset_probability": 0, "critic_learning_rate": 0, "trials": 1, "synchronisation_interval": 1, "gradient_clip": 0,
+    "learner_rollouts": 1, "migration_interval": 1, "ucb_coefficient": 0, "value_step": 0,
 }  # fmt: skip
 _AT_MOST = {
     "discount": 1, "tau": 1, "flows": 1000, "workers": 1000, "population_size": 10_000, "archive_capacity": 1_000_000,
-    "archive_sample": 10_000, "episode_timeout": 1e7,
+    "archive_sample": 10_000, "episode_timeout": 1e7, "damping_decay": 1, "elite_fraction": 1,
+    "crossover_probability": 1, "mutation_probability": 1, "mutation_fraction": 1, "super_mutation_probability": 1,
+    "reset_probability": 1, "value_step": 1, "tournament_size": 10_000, "learner_rollouts": 10_000, "trials": 10_000,
 }  # fmt: skip
 
 
@@ -36,12 +43,9 @@ _AT_MOST = {
 class Config:
     """What all systems share."""
 
-    preset_fields: ClassVar[tuple[str, ...]] = ()  # what this system takes from a row of the paper's table
+    preset_table: ClassVar[str] = "paper"  # the file below presets/ with the settings for each task
+    preset_fields: ClassVar[tuple[str, ...]] = ()  # what this system takes from a row of it
 
-    critic: CriticKind = "value"
-    """value: twin Q, V and a target V (SAC v1, the paper's); twin: twin Q with targets of their own (SAC v2)."""
-    discount: float = 0.99
-    """Discount factor (gamma)."""
     tau: float = 0.005
     """Step of the slowly moving target network towards the trained one."""
     learning_rate: float = 3e-4
@@ -77,7 +81,23 @@ class Config:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ARACConfig(Config):
+class DiscountConfig(Config):
+    """What all share that have one horizon."""
+
+    discount: float = 0.99
+    """Discount factor (gamma)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoftConfig(DiscountConfig):
+    """What the soft actor-critics share."""
+
+    critic: CriticKind = "value"
+    """value: twin Q, V and a target V (SAC v1, the paper's); twin: twin Q with targets of their own (SAC v2)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ARACConfig(SoftConfig):
     """Attraction-Repulsion Actor-Critic."""
 
     preset_fields: ClassVar[tuple[str, ...]] = (
@@ -119,7 +139,7 @@ class ARACConfig(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SACConfig(Config):
+class SACConfig(SoftConfig):
     """Soft actor-critic. SAC v2 as it stands; `critic="value", temperature=0.2` is v1."""
 
     critic: CriticKind = "twin"
@@ -128,7 +148,7 @@ class SACConfig(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SACNFConfig(Config):
+class SACNFConfig(SoftConfig):
     """Soft actor-critic with a radial-flow policy: ARAC's agent, alone."""
 
     preset_fields: ClassVar[tuple[str, ...]] = ("flows", "sigma", "temperature")
@@ -139,6 +159,177 @@ class SACNFConfig(Config):
     """Standard deviation of the base Gaussian, or learned from the state."""
     temperature: float = 0.2
     """Weight of the entropy (alpha)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmoothedConfig(Config):
+    """What the systems with TD3's updates share; noise in units of actions in [-1, 1]."""
+
+    target_noise: float = 0.2
+    """Standard deviation of the noise on the target's actions."""
+    target_noise_clip: float = 0.5
+    """The largest such noise."""
+    policy_delay: int = 2
+    """Critic updates for each update of the actor and the targets."""
+    exploration_noise: float = 0.1
+    """Standard deviation of the noise on actions that collect experience."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TD3Config(SmoothedConfig, DiscountConfig):
+    """Twin Delayed DDPG."""
+
+    warmup_steps: int = 25_000
+    """Environment steps with uniformly random actions at the start; learning begins after them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CEMTD3Config(DiscountConfig):
+    """CEM-RL with TD3: a Gaussian over actors, half of which learn by gradient before all are judged."""
+
+    population_size: int = 10
+    """Actors per generation; an even number, for they are drawn in opposite pairs."""
+    parents: int = 5
+    """Fittest actors that the new mean and variance are made of."""
+    gradient_actors: int = 5
+    """Actors per generation that learn from the critic first."""
+    initial_variance: float = 1e-3
+    """Of each parameter."""
+    damping: float = 1e-3
+    """Variance that is added at first."""
+    final_damping: float = 1e-5
+    """What that falls to."""
+    damping_decay: float = 0.95
+    """Per generation."""
+    target_noise: float = 0.2
+    """Standard deviation of the noise on the target's actions, in units of actions in [-1, 1]."""
+    target_noise_clip: float = 0.5
+    """The largest such noise."""
+    hidden_size: int = 400
+    """Units of the first hidden layer; the second has three quarters of that."""
+    batch_size: int = 100
+    """Transitions per mini-batch."""
+    learning_rate: float = 1e-3
+    """Adam's learning rate, for actors and critic."""
+    warmup_steps: int = 10_000
+    """Environment steps before the first gradient step."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.population_size % 2:
+            raise UserError(f"population_size must be even, for actors are drawn in pairs, got {self.population_size}.")
+        for name in ("parents", "gradient_actors"):
+            if getattr(self, name) > self.population_size:
+                raise UserError(
+                    f"{name} ({getattr(self, name)}) must not exceed population_size ({self.population_size})."
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneticConfig(Config):
+    """What ERL and CERL share."""
+
+    population_size: int = 10
+    """Individuals that evolve."""
+    elite_fraction: float = 0.1
+    """Of the individuals, that pass on unchanged."""
+    tournament_size: int = 3
+    """Individuals that compete for a place among the parents."""
+    crossover_probability: float = 0.0
+    """That two selected parents exchange units."""
+    mutation_probability: float = 0.9
+    """That an individual mutates."""
+    mutation_strength: float = 0.1
+    """Standard deviation of a mutation, relative to the weight."""
+    mutation_fraction: float = 0.1
+    """Of the weights, that a mutation changes."""
+    super_mutation_strength: float = 10.0
+    """Standard deviation of a super-mutation, relative to the weight."""
+    super_mutation_probability: float = 0.05
+    """Of the weights that a mutation changes, those with a super-mutation."""
+    reset_probability: float = 0.05
+    """Of the weights that a mutation changes, those drawn anew."""
+    learning_rate: float = 5e-5
+    """Adam's learning rate, for actors."""
+    critic_learning_rate: float = 5e-4
+    """Adam's learning rate, for the critic."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.super_mutation_probability + self.reset_probability > 1:
+            raise UserError(
+                f"super_mutation_probability ({self.super_mutation_probability}) and reset_probability "
+                f"({self.reset_probability}) must not exceed 1 together."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ERLConfig(GeneticConfig, DiscountConfig):
+    """Evolutionary Reinforcement Learning: a genetic algorithm and one DDPG learner."""
+
+    preset_table: ClassVar[str] = "erl"
+    preset_fields: ClassVar[tuple[str, ...]] = ("elite_fraction", "trials", "synchronisation_interval")
+
+    trials: int = 1
+    """Episodes that an individual is judged by."""
+    synchronisation_interval: int = 10
+    """Generations between copies of the learner into the worst individual."""
+    exploration_noise: float = 0.3
+    """Scale of the learner's Ornstein-Uhlenbeck noise, in units of actions in [-1, 1]."""
+    hidden_size: int = 128
+    """Units per hidden layer of the actors; the critic has 200 for the state, 200 for the action and 300."""
+    batch_size: int = 128
+    """Transitions per mini-batch."""
+    tau: float = 0.001
+    """Step of the slowly moving target networks towards the trained ones."""
+    gradient_clip: float = 10.0
+    """The largest norm of the critic's gradient."""
+    warmup_steps: int = 640
+    """Environment steps before the first gradient step: five mini-batches."""
+    eval_episodes: int = 5
+    """Episodes without noise of the champion at an evaluation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CERLConfig(GeneticConfig, SmoothedConfig):
+    """Collaborative Evolutionary Reinforcement Learning: a genetic algorithm and TD3 learners of several horizons."""
+
+    elite_fraction: float = 0.2
+    """Of the individuals, that pass on unchanged."""
+    crossover_probability: float = 0.15
+    """That two selected parents exchange units."""
+    mutation_fraction: float = 0.05
+    """Of the weights, that a mutation changes."""
+    reset_probability: float = 0.02
+    """Of the weights that a mutation changes, those drawn anew."""
+    learner_rollouts: int = 10
+    """Episodes of the learners per generation, shared out by their upper confidence bounds."""
+    migration_interval: int = 5
+    """Generations between copies of the learners into the population."""
+    ucb_coefficient: float = 0.9
+    """Weight of the exploration among learners."""
+    value_step: float = 0.2
+    """Weight of the newest return in a learner's value."""
+    hidden_size: int = 400
+    """Units of the first hidden layer; the second has three quarters of that."""
+    learning_rate: float = 1e-3
+    """Adam's learning rate, for actors."""
+    critic_learning_rate: float = 1e-3
+    """Adam's learning rate, for the critics."""
+    warmup_steps: int = 2_560
+    """Environment steps before the first gradient step: ten mini-batches."""
+    discounts: tuple[float, ...] = (0.9, 0.99, 0.997, 0.9995)
+    """Discount factor of each learner."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.discounts or not all(0 <= discount <= 1 for discount in self.discounts):
+            raise UserError(f"discounts must be numbers from 0 to 1, at least one, got {self.discounts}.")
+        if self.learner_rollouts < len(self.discounts):
+            raise UserError(
+                f"learner_rollouts ({self.learner_rollouts}) must be at least one for each of the "
+                f"{len(self.discounts)} learners."
+            )
 
 
 AnyConfig = TypeVar("AnyConfig", bound=Config)
@@ -158,9 +349,10 @@ def configured(
             raise UserError(
                 f"{kind.__name__.removesuffix('Config')} has no setting {name!r}.{suggestion(name, fields)}"
             )
-    row = paper_table().get(task_name(env_id)) if preset else None
+    row = _table(kind.preset_table).get(task_name(env_id)) if preset else None
     chosen = {name: row[name] for name in kind.preset_fields} if row else {}
-    return kind(**{**chosen, **overrides}), task_name(env_id) if chosen else None
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in overrides.items()}
+    return kind(**{**chosen, **given}), task_name(env_id) if chosen else None
 
 
 def default_steps(env_id: str) -> int:
@@ -168,9 +360,14 @@ def default_steps(env_id: str) -> int:
     return paper_table().get(task_name(env_id), {}).get("steps", 1_000_000)
 
 
-@cache
 def paper_table() -> dict[str, dict[str, Any]]:
-    return tomllib.loads(resources.files("arac").joinpath("presets/paper.toml").read_text())
+    """ARAC's parameters for each task."""
+    return _table("paper")
+
+
+@cache
+def _table(name: str) -> dict[str, dict[str, Any]]:
+    return tomllib.loads(resources.files("arac").joinpath(f"presets/{name}.toml").read_text())
 
 
 def task_name(env_id: str) -> str:
@@ -180,6 +377,12 @@ def task_name(env_id: str) -> str:
 
 
 def _check_type(name: str, value: Any, hint: Any) -> None:
+    if get_origin(hint) is tuple:
+        if not isinstance(value, tuple) or any(
+            isinstance(one, bool) or not isinstance(one, int | float) for one in value
+        ):
+            raise UserError(f"{name} must be a list of numbers, got {value!r}.")
+        return
     allowed = get_args(hint) or (hint,)
     kinds = tuple(kind for kind in allowed if isinstance(kind, type))
     words = [word for kind in allowed if not isinstance(kind, type) for word in (get_args(kind) or (kind,))]

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from arac.critics import Critic, QAndValue, TwinQ, ValueCritic
 from arac.networks import MLP
-from arac.policies import FlowPolicy, Policy, gaussian
+from arac.policies import DeterministicPolicy, FlowPolicy, Policy, gaussian
 from arac.policies import flows as radial
 from arac.policies.flow_policy import pre_tanh_log_prob
 from arac.replay import Batch
@@ -82,6 +82,25 @@ def actor_loss(
     action, log_prob = policy.sample(observation, noise)
     loss = temperature * log_prob - q(observation, action).min(0)
     return loss.mean(), log_prob.mean()
+
+
+def smoothed_target(
+    target_q: TwinQ,
+    target_policy: DeterministicPolicy,
+    batch: Batch,
+    noise: Float[Array, "batch action"],
+    discount: Float[Array, ""],
+) -> Float[Array, " batch"]:
+    """TD3: `r + gamma min Q'(s', clip(pi'(s') + noise))`. DDPG: the same with one Q and no noise."""
+    action = jnp.clip(target_policy.mode(batch.next_observation) + noise, -1.0, 1.0)
+    return batch.reward + discount * ~batch.terminal * target_q(batch.next_observation, action).min(0)
+
+
+def deterministic_actor_loss(
+    policy: DeterministicPolicy, q: TwinQ, observation: Float[Array, "batch obs"]
+) -> Float[Array, ""]:
+    """TD3 and DDPG: minus the first Q of the policy's own actions."""
+    return -q(observation, policy.mode(observation))[0].mean()
 
 
 def temperature_loss(

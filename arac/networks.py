@@ -4,11 +4,13 @@ It is written against the array API, so one definition serves JAX in the jitted 
 workers, where a call for a single observation costs a fraction of a jitted one.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 
@@ -21,16 +23,57 @@ def relu(x: Any) -> Any:
     return namespace(x).where(x > 0, x, 0.0)
 
 
+def tanh(x: Any) -> Any:
+    return namespace(x).tanh(x)
+
+
+def leaky_relu(x: Any) -> Any:
+    return namespace(x).where(x > 0, x, 0.01 * x)
+
+
+def elu(x: Any) -> Any:
+    xp = namespace(x)
+    return xp.where(x > 0, x, xp.expm1(xp.minimum(x, 0.0)))  # the side that is not taken must be finite too
+
+
+_ACTIVATIONS: dict[str, Callable[[Any], Any]] = {"relu": relu, "tanh": tanh, "leaky_relu": leaky_relu, "elu": elu}
+
+
+class Style(NamedTuple):
+    """What stands between the linear layers."""
+
+    activation: Literal["relu", "tanh", "leaky_relu", "elu"] = "relu"
+    norm: Literal["none", "before", "after"] = "none"  # a layer norm, before or after the activation
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class LayerNorm:
+    scale: Float[Array, " size"]
+    shift: Float[Array, " size"]
+
+    @staticmethod
+    def init(size: int) -> "LayerNorm":
+        return LayerNorm(jnp.ones(size), jnp.zeros(size))
+
+    def __call__(self, x: Float[Array, "*batch size"]) -> Float[Array, "*batch size"]:
+        centred = x - x.mean(-1, keepdims=True)
+        variance = (centred * centred).mean(-1, keepdims=True)
+        return self.scale * centred / namespace(x).sqrt(variance + 1e-5) + self.shift
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class MLP:
-    """Linear layers with ReLU between them."""
+    """Linear layers with an activation between them, and a layer norm if the style has one."""
 
     weights: tuple[Float[Array, "in out"], ...]
     biases: tuple[Float[Array, " out"], ...]
+    norms: tuple[LayerNorm, ...] = ()  # of the hidden layers
+    style: Style = field(default=Style(), metadata={"static": True})
 
     @staticmethod
-    def init(key: jax.Array, sizes: tuple[int, ...]) -> "MLP":
+    def init(key: jax.Array, sizes: tuple[int, ...], style: Style = Style()) -> "MLP":  # noqa: B008
         """Uniform in ±1/sqrt(fan in), for weights and biases alike, as PyTorch's layers start."""
         weights, biases = [], []
         for layer, (fan_in, fan_out) in enumerate(pairwise(sizes)):
@@ -38,9 +81,16 @@ class MLP:
             bound = fan_in**-0.5
             weights.append(jax.random.uniform(weight_key, (fan_in, fan_out), minval=-bound, maxval=bound))
             biases.append(jax.random.uniform(bias_key, (fan_out,), minval=-bound, maxval=bound))
-        return MLP(tuple(weights), tuple(biases))
+        norms = () if style.norm == "none" else tuple(LayerNorm.init(size) for size in sizes[1:-1])
+        return MLP(tuple(weights), tuple(biases), norms, style)
 
     def __call__(self, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
-        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
-            x = relu(x @ weight + bias)
+        activation = _ACTIVATIONS[self.style.activation]
+        for layer, (weight, bias) in enumerate(zip(self.weights[:-1], self.biases[:-1], strict=True)):
+            x = x @ weight + bias
+            if self.style.norm == "before":
+                x = self.norms[layer](x)
+            x = activation(x)
+            if self.style.norm == "after":
+                x = self.norms[layer](x)
         return x @ self.weights[-1] + self.biases[-1]

@@ -116,7 +116,7 @@ def critic_updates(
 
     def update(i: int, carry: tuple[CriticLearner, Float[Array, ""]]) -> tuple[CriticLearner, Float[Array, ""]]:
         learner, total = carry
-        batch, noise = draw(rules, contents, jax.random.fold_in(key, i))
+        batch, noise = draw(rules.batch_size, contents, jax.random.fold_in(key, i))
         learner, loss = critic_step(rules, learner, policy, jnp.float32(temperature), batch, noise)
         return learner, total + loss
 
@@ -142,7 +142,7 @@ def actor_updates(
     """
 
     def one(learner: ActorLearner, archived: Archived | None, key: jax.Array) -> tuple[ActorLearner, ActorMetrics]:
-        batch, noise = draw(rules, contents, key)
+        batch, noise = draw(rules.batch_size, contents, key)
         return actor_step(rules, learner, critic, jnp.float32(temperature), archived, batch.observation, noise)
 
     def update(i: int, carry: tuple[ActorLearner, ActorMetrics]) -> tuple[ActorLearner, ActorMetrics]:
@@ -155,8 +155,8 @@ def actor_updates(
     return jax.lax.fori_loop(start, stop, update, (learners, ActorMetrics(zeros, zeros, zeros)))
 
 
-def draw(rules: Rules, contents: Contents, key: jax.Array) -> tuple[Batch, Float[Array, "batch action"]]:
+def draw(batch_size: int, contents: Contents, key: jax.Array) -> tuple[Batch, Float[Array, "batch action"]]:
     """A mini-batch, and standard normal noise for the actions of a policy on it."""
     batch_key, noise_key = jax.random.split(key)
-    batch = replay.sample(contents, batch_key, rules.batch_size)
+    batch = replay.sample(contents, batch_key, batch_size)
     return batch, jax.random.normal(noise_key, batch.action.shape)

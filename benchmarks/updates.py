@@ -86,7 +86,7 @@ def cases(observation_size: int, action_size: int, flows: int) -> Iterator[Case]
     actors = ActorLearner(population, jax.vmap(optimiser.init)(population))
     critic = init_critic(key, "value", observation_size, action_size, (256, 256))
     learner = CriticLearner(critic, optimiser.init(critic.online))
-    batch, noise = updates.draw(RULES, contents, key)
+    batch, noise = updates.draw(RULES.batch_size, contents, key)
 
     one = take(population, 0)
     yield Case(
@@ -100,7 +100,7 @@ def cases(observation_size: int, action_size: int, flows: int) -> Iterator[Case]
     def actor_case(name: str, members: int, archived: Archived | None) -> Case:
         learners = take(actors, np.arange(members))
 
-        batches, noises = jax.vmap(lambda key: updates.draw(RULES, contents, key))(keys[:members])
+        batches, noises = jax.vmap(lambda key: updates.draw(RULES.batch_size, contents, key))(keys[:members])
 
         def one_update() -> Any:
             return jax.vmap(
@@ -150,7 +150,7 @@ def sampling_loop(contents: Contents, keys: jax.Array) -> Callable[[int], Any]:
     """Mini-batches and noise for n updates, one for each key and update."""
 
     def once(i: int, total: jax.Array, contents: Contents) -> jax.Array:
-        drawn = jax.vmap(lambda key: updates.draw(RULES, contents, jax.random.fold_in(key, i)))(keys)
+        drawn = jax.vmap(lambda key: updates.draw(RULES.batch_size, contents, jax.random.fold_in(key, i)))(keys)
         return total + sum(leaf.ravel()[0] for leaf in jax.tree.leaves(jax.lax.optimization_barrier(drawn)))
 
     run = jax.jit(lambda n, c: jax.lax.fori_loop(0, n, lambda i, total: once(i, total, c), jnp.zeros(())))

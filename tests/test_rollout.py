@@ -400,10 +400,10 @@ def population_of(size):
     return {"weights": jnp.arange(size * 6.0).reshape(size, 2, 3), "bias": jnp.arange(size)}
 
 
-@pytest.mark.parametrize(("random", "acting"), [(True, "random"), (False, "explore")])
-def test_exploration_is_one_recorded_episode_per_member(random, acting):
+@pytest.mark.parametrize("acting", ["random", "explore", "drift"])
+def test_exploration_is_one_recorded_episode_per_member(acting):
     pool, population = Recorder(), population_of(3)
-    assert Rollouts(pool, 5, Progress()).explore(population, 7, random=random) == [0, 1, 2]
+    assert Rollouts(pool, 5, Progress()).explore(population, 7, acting) == [0, 1, 2]
     assert [a_task[1:] for a_task in pool.tasks] == [(acting, 5, "explore", (m, 7, 0), True) for m in range(3)]
     assert pool.phase == ("collect", 3)
     for member, a_task in enumerate(pool.tasks):

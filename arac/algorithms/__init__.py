@@ -3,8 +3,17 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from arac.algorithms import arac, sac
-from arac.config import ARACConfig, Config, SACConfig, SACNFConfig
+from arac.algorithms import arac, cem_td3, cerl, erl, sac, td3
+from arac.config import (
+    ARACConfig,
+    CEMTD3Config,
+    CERLConfig,
+    Config,
+    ERLConfig,
+    SACConfig,
+    SACNFConfig,
+    TD3Config,
+)
 from arac.envs import suggestion
 from arac.errors import UserError
 
@@ -25,6 +34,10 @@ ALGORITHMS = {
         Algorithm("arac", "Attraction-Repulsion Actor-Critic", ARACConfig, arac.init, arac.generation),
         Algorithm("sac", "Soft Actor-Critic", SACConfig, sac.init, sac.generation),
         Algorithm("sac_nf", "Soft Actor-Critic with a radial-flow policy", SACNFConfig, sac.init, sac.generation),
+        Algorithm("td3", "Twin Delayed DDPG", TD3Config, td3.init, td3.generation),
+        Algorithm("cem_td3", "CEM-TD3", CEMTD3Config, cem_td3.init, cem_td3.generation),
+        Algorithm("erl", "Evolutionary Reinforcement Learning", ERLConfig, erl.init, erl.generation),
+        Algorithm("cerl", "Collaborative Evolutionary Reinforcement Learning", CERLConfig, cerl.init, cerl.generation),
     )
 }
 

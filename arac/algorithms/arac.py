@@ -72,7 +72,7 @@ def generation(context: Context, state: State) -> tuple[State, Evaluation | None
 
     # Collect samples: one episode per agent, with noise.
     warming_up = state.env_steps < config.warmup_steps
-    episodes = context.rollouts.explore(state.population, state.generation, random=warming_up)
+    episodes = context.rollouts.explore(state.population, state.generation, "random" if warming_up else "explore")
     context.replay.extend(episodes)
     env_steps = state.env_steps + sum(len(episode) for episode in episodes)
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from arac import streams
-from arac.algorithms.shared import Context, Evaluation, evaluate, evaluation_due, learning_steps, measure, rules
+from arac.algorithms.shared import Context, Evaluation, alone, learning_steps, rules
 from arac.config import SACConfig, SACNFConfig
 from arac.critics import init_critic
 from arac.envs import EnvSpec
@@ -84,32 +84,20 @@ def init(config: SACConfig | SACNFConfig, env: EnvSpec, seed: int) -> State:
 
 
 def generation(context: Context, state: State) -> tuple[State, Evaluation | None]:
-    """One episode, as many updates as it had steps, and an evaluation when it is due."""
+    return alone(context, state, update)
+
+
+def update(context: Context, state: State, env_steps: int) -> tuple[State, dict[str, float]]:
+    """As many updates as the steps up to `env_steps` have earned, and the means of what they report."""
     config: SACConfig | SACNFConfig = context.config
-    warming_up = state.env_steps < config.warmup_steps
-    episodes = context.rollouts.explore(state.population, state.generation, random=warming_up)
-    context.replay.extend(episodes)
-    env_steps = state.env_steps + sum(len(episode) for episode in episodes)
-
     count = learning_steps(config, env_steps) - learning_steps(config, state.env_steps)
-    learner, losses = update(context, state, count)
-    learned = replace(state, learner=learner, generation=state.generation + 1, env_steps=env_steps)
-    if not evaluation_due(context, state.env_steps, env_steps):
-        return learned, None
-
-    played = evaluate(context, learned.population, state.generation)
-    return learned, measure(context, learned, played, 0, losses)
-
-
-def update(context: Context, state: State, count: int) -> tuple[Learner, dict[str, float]]:
-    """`count` updates, and the means of what they report."""
     learner, sums = state.learner, Losses(0.0, 0.0, 0.0, 0.0)
-    target_entropy = -float(context.env.action_size) if context.config.temperature == "auto" else None
-    key, fixed = streams.key(context.seed, "updates", state.generation), rules(context.config)
+    target_entropy = -float(context.env.action_size) if config.temperature == "auto" else None
+    key, fixed = streams.key(context.seed, "updates", state.generation), rules(config)
     for start, stop in context.progress.chunks("update", count):
         learner, losses = sac_updates(fixed, target_entropy, learner, context.replay.contents, key, start, stop)
         sums = Losses(*(total + float(part) for total, part in zip(sums, losses, strict=True)))
-    return learner, {name: total / max(count, 1) for name, total in sums._asdict().items()}
+    return replace(state, learner=learner), {name: total / max(count, 1) for name, total in sums._asdict().items()}
 
 
 class Losses(NamedTuple):
@@ -136,7 +124,7 @@ def sac_updates(
     def one(i: int, carry: tuple[Learner, Losses]) -> tuple[Learner, Losses]:
         learner, sums = carry
         critic_key, actor_key = jax.random.split(jax.random.fold_in(key, i))
-        batch, noise = draw(rules, contents, critic_key)
+        batch, noise = draw(rules.batch_size, contents, critic_key)
         temperature = jnp.exp(learner.log_temperature)
         critic, critic_loss = critic_step(rules, learner.critic, learner.actor.policy, temperature, batch, noise)
         actor_noise = jax.random.normal(actor_key, noise.shape)

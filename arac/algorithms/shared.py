@@ -1,11 +1,13 @@
 """What the systems share around their updates: counting, scheduling and evaluation."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from arac import replay, streams
-from arac.config import Config
+from arac.config import Config, SoftConfig
 from arac.diversity import pairwise_kl
 from arac.envs import EnvSpec
 from arac.policies import FlowPolicy
@@ -46,7 +48,7 @@ class Evaluation(NamedTuple):
         return int(self.elites[0])
 
 
-def rules(config: Config) -> Rules:
+def rules(config: SoftConfig) -> Rules:
     """The part of a config that the update loops are compiled for."""
     kl_clip = getattr(config, "kl_clip", "none")
     return Rules(
@@ -70,6 +72,28 @@ def evaluation_due(context: Context, before: int, after: int) -> bool:
     return interval == 0 or after // interval > before // interval or after >= context.total_steps
 
 
+def alone(
+    context: Context, state: Any, update: Callable[[Context, Any, int], tuple[Any, dict[str, float]]]
+) -> tuple[Any, Evaluation | None]:
+    """A generation of a single agent: one episode, the updates that it earned, and an evaluation when it is due.
+
+    Args:
+        context: what it works with.
+        state: has `population`, `generation` and `env_steps`.
+        update: `(context, state, environment steps now)` to the state that has learned, and what it reports.
+    """
+    warming_up = state.env_steps < context.config.warmup_steps
+    episodes = context.rollouts.explore(state.population, state.generation, "random" if warming_up else "explore")
+    context.replay.extend(episodes)
+    env_steps = state.env_steps + sum(len(episode) for episode in episodes)
+    learned, losses = update(context, state, env_steps)
+    learned = replace(learned, generation=state.generation + 1, env_steps=env_steps)
+    if not evaluation_due(context, state.env_steps, env_steps):
+        return learned, None
+    played = evaluate(context, learned.population, state.generation)
+    return learned, measure(context, learned, played, 0, losses)
+
+
 class Played(NamedTuple):
     """The episodes of an evaluation."""
 
@@ -81,7 +105,7 @@ class Played(NamedTuple):
         return self.returns.mean(1)
 
 
-def evaluate(context: Context, population: FlowPolicy, generation: int) -> Played:
+def evaluate(context: Context, population: Any, generation: int) -> Played:
     """Episodes without noise for every member; its fitness is their mean return."""
     store = context.config.store_evaluation
     episodes = context.rollouts.evaluate(population, generation, context.config.eval_episodes, record=store)
@@ -94,9 +118,15 @@ def evaluate(context: Context, population: FlowPolicy, generation: int) -> Playe
 
 
 def measure(context: Context, state: Any, played: Played, archive_size: int, losses: dict[str, float]) -> Evaluation:
-    """The row of an evaluation of `state`, with the divergences between members on states from replay."""
-    key = streams.key(context.seed, "diversity", state.generation)
-    batch, noise = draw(rules(context.config), context.replay.contents, key)
+    """The row of an evaluation, with the divergences between members on states from replay.
+
+    Policies without a density have none: zeros stand there.
+    """
+    kl = np.zeros((len(played.returns),) * 2)
+    if isinstance(state.population, FlowPolicy):
+        key = streams.key(context.seed, "diversity", state.generation)
+        batch, noise = draw(context.config.batch_size, context.replay.contents, key)
+        kl = np.asarray(pairwise_kl(state.population, batch.observation, noise), np.float64)
     return Evaluation(
         env_steps=state.env_steps,
         generation=state.generation,
@@ -104,7 +134,7 @@ def measure(context: Context, state: Any, played: Played, archive_size: int, los
         lengths=played.lengths,
         fitness=played.fitness,
         elites=top_k(played.fitness, getattr(context.config, "elites", 1)),
-        kl=np.asarray(pairwise_kl(state.population, batch.observation, noise), np.float64),
+        kl=kl,
         archive_size=archive_size,
         losses=losses,
     )

@@ -118,7 +118,7 @@ def draw(outcomes: Sequence[Outcome], path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, panels = plt.subplots(1, len(SYSTEMS), figsize=(3.2 * len(SYSTEMS), 3.7), layout="constrained", sharey=True)
+    figure, panels = plt.subplots(1, len(SYSTEMS), figsize=(3.2 * len(SYSTEMS), 4.2), layout="constrained", sharey=True)
     for axes, system in zip(panels, SYSTEMS, strict=True):
         ours = [outcome for outcome in outcomes if outcome.system == system]
         axes.axvspan(-1, deceptive.FAR, color="tab:green", alpha=0.25, linewidth=0)

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 from jaxtyping import Array, Float
 
-from arac.networks import MLP, namespace
+from arac.networks import MLP, Style, namespace
 from arac.policies.gaussian import log_density
 
 
@@ -21,9 +21,15 @@ class DeterministicPolicy:
 
     @staticmethod
     def init(
-        key: jax.Array, observation_size: int, action_size: int, *, hidden: tuple[int, ...], exploration: float
+        key: jax.Array,
+        observation_size: int,
+        action_size: int,
+        *,
+        hidden: tuple[int, ...],
+        exploration: float,
+        style: Style = Style(),  # noqa: B008
     ) -> "DeterministicPolicy":
-        return DeterministicPolicy(MLP.init(key, (observation_size, *hidden, action_size)), exploration)
+        return DeterministicPolicy(MLP.init(key, (observation_size, *hidden, action_size), style), exploration)
 
     def act(self, observation: Float[Array, "*batch obs"], noise: Any) -> Float[Array, "*batch action"]:
         mode = self.mode(observation)

@@ -10,7 +10,10 @@ import numpy as np
 from arac import streams
 from arac.errors import EnvironmentFailure
 
-Acting: TypeAlias = Literal["random", "explore", "mode"]
+# random: uniform actions; explore: with a policy's own noise; drift: the same, with noise that remembers; mode: none.
+Acting: TypeAlias = Literal["random", "explore", "drift", "mode"]
+# Of the Ornstein-Uhlenbeck process behind `drift`, as in DDPG and ERL.
+_DRIFT_THETA, _DRIFT_SIGMA = 0.15, 0.2
 
 
 class Task(NamedTuple):
@@ -78,8 +81,10 @@ def run(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Episode:
     observation, _ = env.reset(seed=int(rng.integers(2**31)))
     observations, actions, rewards = [_checked(observation, shape, "an observation", env, task, 0)], [], []
     terminated = truncated = False
+    noise = np.zeros(len(low), np.float32)
     while not (terminated or truncated):
-        action = _choose(task, observations[-1], rng, len(low))
+        noise = _next_noise(task.acting, noise, rng)
+        action = _choose(task, observations[-1], noise)
         stretched = low + (action + 1) * 0.5 * (high - low)
         observation, reward, terminated, truncated, _ = env.step(stretched.astype(env.action_space.dtype))
         actions.append(action)
@@ -96,12 +101,22 @@ def run(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Episode:
     )
 
 
-def _choose(task: Task, observation: np.ndarray, rng: np.random.Generator, size: int) -> np.ndarray:
+def _next_noise(acting: Acting, noise: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """What the policy, or in its place chance, acts with at the next step."""
+    if acting == "random":
+        return rng.uniform(-1, 1, noise.shape).astype(np.float32)
+    if acting == "explore":
+        return rng.standard_normal(noise.shape, np.float32)
+    if acting == "drift":
+        drawn = rng.standard_normal(noise.shape, np.float32)
+        return np.float32(1 - _DRIFT_THETA) * noise + np.float32(_DRIFT_SIGMA) * drawn
+    return noise
+
+
+def _choose(task: Task, observation: np.ndarray, noise: np.ndarray) -> np.ndarray:
     if task.acting == "random":
-        return rng.uniform(-1, 1, size).astype(np.float32)
-    if task.acting == "explore":
-        return task.policy.act(observation, rng.standard_normal(size, np.float32))
-    return task.policy.mode(observation)
+        return noise
+    return task.policy.mode(observation) if task.acting == "mode" else task.policy.act(observation, noise)
 
 
 def _checked(value: Any, shape: tuple[int, ...], name: str, env: Any, task: Task, step: int) -> np.ndarray:

@@ -21,17 +21,21 @@ class Rollouts:
         self._seed = seed
         self._progress = progress
 
-    def explore(self, population: Any, generation: int, *, random: bool) -> list[Episode]:
-        """One episode with noise for each member, or with uniformly random actions."""
-        acting: Acting = "random" if random else "explore"
+    def explore(self, population: Any, generation: int, acting: Acting = "explore") -> list[Episode]:
+        """One episode with noise for each member."""
         return self._run("collect", population, 1, acting, "explore", generation, record=True)
+
+    def judge(self, population: Any, generation: int, episodes: int) -> list[list[Episode]]:
+        """`episodes` episodes without noise for each member, to select by and to learn from."""
+        flat = self._run("collect", population, episodes, "mode", "judge", generation, record=True)
+        return _by_member(flat, episodes)
 
     def evaluate(
         self, population: Any, generation: int, episodes: int, *, record: bool = False, stream: str = "evaluate"
     ) -> list[list[Episode]]:
         """`episodes` episodes without noise for each member."""
         flat = self._run("evaluate", population, episodes, "mode", stream, generation, record=record)
-        return [flat[start : start + episodes] for start in range(0, len(flat), episodes)]
+        return _by_member(flat, episodes)
 
     def _run(
         self, phase: str, population: Any, episodes: int, acting: Acting, stream: str, generation: int, *, record: bool
@@ -44,3 +48,7 @@ class Rollouts:
         ]
         with self._progress.phase(phase, len(tasks)):
             return self._pool.run(tasks, self._progress)
+
+
+def _by_member(flat: list[Episode], episodes: int) -> list[list[Episode]]:
+    return [flat[start : start + episodes] for start in range(0, len(flat), episodes)]

@@ -1,0 +1,123 @@
+"""CEM-TD3 (CEM-RL, Pourchot and Sigaud): the cross-entropy method over actors, half of which learn with TD3 first."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from arac import streams
+from arac.algorithms.shared import Context, Evaluation, evaluate, evaluation_due, measure
+from arac.config import CEMTD3Config
+from arac.critics import init_twin_critic
+from arac.envs import EnvSpec
+from arac.evolution import Distribution, ask, tell
+from arac.networks import Style
+from arac.policies import DeterministicPolicy
+from arac.population import put, stack, take, top_k
+from arac.td3_updates import CriticLearner, Rules, actor_updates, begin_actor, critic_optimiser, critic_updates
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class State:
+    """Everything that a generation hands to the next, but for replay."""
+
+    distribution: Distribution[DeterministicPolicy]
+    critic: CriticLearner  # shared by all actors
+    last_steps: int  # environment steps of the generation before
+    generation: int
+    env_steps: int
+
+    @property
+    def population(self) -> DeterministicPolicy:
+        """The mean alone: it is what CEM-TD3 hands over, and what is measured."""
+        return stack([self.distribution.mean])
+
+    @property
+    def champion(self) -> int:
+        return 0
+
+
+def rules(config: CEMTD3Config) -> Rules:
+    return Rules(
+        actor_learning_rate=config.learning_rate,
+        critic_learning_rate=config.learning_rate,
+        tau=config.tau,
+        batch_size=config.batch_size,
+        target_noise=config.target_noise,
+        target_noise_clip=config.target_noise_clip,
+    )
+
+
+def init(config: CEMTD3Config, env: EnvSpec, seed: int) -> State:
+    hidden = (config.hidden_size, max(config.hidden_size * 3 // 4, 1))
+    key = streams.key(seed, "population")
+    mean = DeterministicPolicy.init(
+        key, env.observation_size, env.action_size, hidden=hidden, exploration=0.0, style=Style("tanh")
+    )
+    critic = init_twin_critic(
+        streams.key(seed, "critic-init"), env.observation_size, env.action_size, hidden, Style("leaky_relu")
+    )
+    variance = jax.tree.map(lambda leaf: jnp.full_like(leaf, config.initial_variance), mean)
+    return State(
+        distribution=Distribution(mean, variance, jnp.float32(config.damping)),
+        critic=CriticLearner(critic, critic_optimiser(rules(config)).init(critic.online)),
+        last_steps=0,
+        generation=0,
+        env_steps=0,
+    )
+
+
+def generation(context: Context, state: State) -> tuple[State, Evaluation | None]:
+    """Ask, teach the first ones, judge all, tell."""
+    config: CEMTD3Config = context.config
+    key = streams.key(context.seed, "candidates", state.generation)
+    actors = ask(state.distribution, key, config.population_size)
+    actors, critic, losses = teach(context, state, actors)
+
+    # Judge every actor by one episode without noise, which replay keeps.
+    episodes = [episode for [episode] in context.rollouts.judge(actors, state.generation, 1)]
+    context.replay.extend(episodes)
+    steps = sum(len(episode) for episode in episodes)
+    fitness = np.array([episode.total for episode in episodes])
+
+    parents = take(actors, top_k(fitness, config.parents))
+    decay, final = config.damping_decay, config.final_damping
+    learned = State(
+        distribution=tell(state.distribution, parents, decay=decay, final_damping=final),
+        critic=critic,
+        last_steps=steps,
+        generation=state.generation + 1,
+        env_steps=state.env_steps + steps,
+    )
+    if not evaluation_due(context, state.env_steps, learned.env_steps):
+        return learned, None
+    played = evaluate(context, learned.population, state.generation)
+    judged = {"population_best": float(fitness.max()), "population_mean": float(fitness.mean())}
+    return learned, measure(context, learned, played, 0, {**losses, **judged})
+
+
+def teach(
+    context: Context, state: State, actors: DeterministicPolicy
+) -> tuple[DeterministicPolicy, CriticLearner, dict[str, float]]:
+    """One after the other, the first actors train the critic and are then trained by it, with fresh optimisers."""
+    config: CEMTD3Config = context.config
+    critic, fixed, contents = state.critic, rules(config), context.replay.contents
+    sums = {"critic_loss": 0.0, "actor_loss": 0.0}
+    if state.env_steps < config.warmup_steps or config.gradient_actors == 0:
+        return actors, critic, sums
+    critic_count, actor_count = state.last_steps // config.gradient_actors, state.last_steps
+    for number in range(config.gradient_actors):
+        actor = begin_actor(fixed, take(actors, number))
+        key = streams.key(context.seed, "critic", state.generation, number)
+        for start, stop in context.progress.chunks("critic", critic_count):
+            critic, loss = critic_updates(fixed, critic, actor.policy, config.discount, contents, key, start, stop)
+            sums["critic_loss"] += float(loss)
+        key = streams.key(context.seed, "actors", state.generation, number)
+        for start, stop in context.progress.chunks("actors", actor_count):
+            actor, loss = actor_updates(fixed, actor, critic.critic.online, contents, key, start, stop)
+            sums["actor_loss"] += float(loss)
+        actors = put(actors, number, actor.policy)
+    counts = {"critic_loss": critic_count, "actor_loss": actor_count}
+    return actors, critic, {name: total / max(counts[name] * config.gradient_actors, 1) for name, total in sums.items()}

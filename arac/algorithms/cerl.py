@@ -1,0 +1,139 @@
+"""CERL (Khadka et al.): TD3 learners of several horizons share their experience with a genetic algorithm."""
+
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+
+from arac import streams
+from arac.algorithms.genetic import breed, judge, measure_champion
+from arac.algorithms.shared import Context, Evaluation, evaluation_due
+from arac.algorithms.td3 import update_learners
+from arac.config import CERLConfig
+from arac.critics import init_twin_critic
+from arac.envs import EnvSpec
+from arac.evolution import allocate, ucb_scores
+from arac.networks import Style
+from arac.policies import DeterministicPolicy
+from arac.population import over_members, take
+from arac.rollout.episode import Episode
+from arac.td3_updates import Learner, Rules
+
+_STYLE = Style("elu", norm="after")
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class State:
+    """Everything that a generation hands to the next, but for replay."""
+
+    individuals: DeterministicPolicy  # stacked
+    learners: Learner  # the portfolio, stacked
+    values: np.ndarray  # (learner,): moving averages of their returns
+    visits: np.ndarray  # (learner,): how many episodes each has played
+    allocation: np.ndarray  # which learner plays each of the next generation's episodes
+    champion: int  # the individual that was fittest in the last generation
+    updates: int  # of each learner, so far
+    last_steps: int  # environment steps of the generation before
+    generation: int
+    env_steps: int
+
+    @property
+    def population(self) -> DeterministicPolicy:
+        return self.individuals
+
+
+def rules(config: CERLConfig) -> Rules:
+    return Rules(
+        actor_learning_rate=config.learning_rate,
+        critic_learning_rate=config.critic_learning_rate,
+        tau=config.tau,
+        batch_size=config.batch_size,
+        target_noise=config.target_noise,
+        target_noise_clip=config.target_noise_clip,
+        policy_delay=config.policy_delay,
+    )
+
+
+def init(config: CERLConfig, env: EnvSpec, seed: int) -> State:
+    hidden = (config.hidden_size, max(config.hidden_size * 3 // 4, 1))
+    sizes = env.observation_size, env.action_size
+
+    def init_actor(key: jax.Array) -> DeterministicPolicy:
+        return DeterministicPolicy.init(
+            key, *sizes, hidden=hidden, exploration=config.exploration_noise, style=_STYLE
+        )  # fmt: skip
+
+    def init_learner(key: jax.Array) -> Learner:
+        actor_key, critic_key = jax.random.split(key)
+        return Learner.begin(
+            rules(config), init_actor(actor_key), init_twin_critic(critic_key, *sizes, hidden, _STYLE)
+        )  # fmt: skip
+
+    learners = len(config.discounts)
+    return State(
+        individuals=over_members(init_actor, streams.key(seed, "population"), config.population_size),
+        learners=over_members(init_learner, streams.key(seed, "learner"), learners),
+        values=np.zeros(learners),
+        visits=np.zeros(learners, int),
+        allocation=np.arange(config.learner_rollouts) % learners,
+        champion=0,
+        updates=0,
+        last_steps=0,
+        generation=0,
+        env_steps=0,
+    )
+
+
+def generation(context: Context, state: State) -> tuple[State, Evaluation | None]:
+    """Judge, let the learners explore and learn, breed with migrants now and then, share out the next episodes."""
+    config: CERLConfig = context.config
+    fitness, steps = judge(context, state.individuals, state.generation, 1)
+    episodes = context.rollouts.explore(take(state.learners.actor.policy, state.allocation), state.generation)
+    context.replay.extend(episodes)
+    steps += sum(len(episode) for episode in episodes)
+    env_steps = state.env_steps + steps
+    values, visits = valued(config, state, episodes)
+
+    # As many updates as the generation before had steps, once there is something to learn from.
+    updates = state.updates + (state.last_steps if env_steps > config.warmup_steps else 0)
+    learners, losses = update_learners(
+        context, rules(config), state.learners, config.discounts, state.generation, state.updates, updates
+    )
+
+    migrate = (state.generation + 1) % config.migration_interval == 0
+    individuals, made = breed(
+        context,
+        state.individuals,
+        fitness,
+        state.generation,
+        migrants=learners.actor.policy,
+        migrant_count=len(config.discounts) if migrate else 0,
+    )
+    rng = streams.rng(context.seed, "allocation", state.generation)
+    learned = State(
+        individuals=individuals,
+        learners=learners,
+        values=values,
+        visits=visits,
+        allocation=allocate(ucb_scores(values, visits, config.ucb_coefficient), config.learner_rollouts, rng),
+        champion=int(made.elites[0]),
+        updates=updates,
+        last_steps=steps,
+        generation=state.generation + 1,
+        env_steps=env_steps,
+    )
+    if not evaluation_due(context, state.env_steps, env_steps):
+        return learned, None
+    shares = {f"rollouts_of_learner_{learner}": float(count) for learner, count in enumerate(visits)}
+    return learned, measure_champion(context, learned, fitness, {**losses, **shares})
+
+
+def valued(config: CERLConfig, state: State, episodes: list[Episode]) -> tuple[np.ndarray, np.ndarray]:
+    """The learners' values and visits after the episodes of an allocation; a learner's first return is its value."""
+    values, visits = state.values.copy(), state.visits.copy()
+    for learner, episode in zip(state.allocation, episodes, strict=True):
+        step = config.value_step if visits[learner] else 1.0
+        values[learner] += step * (episode.total - values[learner])
+        visits[learner] += 1
+    return values, visits

@@ -1,0 +1,95 @@
+"""ERL (Khadka and Tumer): a genetic algorithm over actors, and one DDPG learner that is copied among them."""
+
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+
+from arac import streams
+from arac.algorithms.genetic import breed, judge, measure_champion
+from arac.algorithms.shared import Context, Evaluation, evaluation_due
+from arac.algorithms.td3 import update_learners
+from arac.config import ERLConfig
+from arac.critics import BranchedQ, TwinCritic, TwinQ
+from arac.envs import EnvSpec
+from arac.networks import Style
+from arac.policies import DeterministicPolicy
+from arac.population import over_members, put, stack
+from arac.td3_updates import Learner, Rules
+
+_BRANCH, _JOINT = 200, 300  # units of the critic
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class State:
+    """Everything that a generation hands to the next, but for replay."""
+
+    individuals: DeterministicPolicy  # stacked
+    learners: Learner  # one, with a leading axis
+    champion: int  # the individual that was fittest in the last generation
+    generation: int
+    env_steps: int
+
+    @property
+    def population(self) -> DeterministicPolicy:
+        return self.individuals
+
+
+def rules(config: ERLConfig) -> Rules:
+    """DDPG as a special case of TD3: one Q network, no smoothing, no delay."""
+    return Rules(
+        actor_learning_rate=config.learning_rate,
+        critic_learning_rate=config.critic_learning_rate,
+        tau=config.tau,
+        batch_size=config.batch_size,
+        target_noise=0.0,
+        policy_delay=1,
+        gradient_clip=config.gradient_clip,
+    )
+
+
+def init(config: ERLConfig, env: EnvSpec, seed: int) -> State:
+    def init_actor(key: jax.Array) -> DeterministicPolicy:
+        return DeterministicPolicy.init(
+            key, env.observation_size, env.action_size, hidden=(config.hidden_size,) * 2,
+            exploration=config.exploration_noise, style=Style("tanh", norm="before"),
+        )  # fmt: skip
+
+    def init_q(key: jax.Array) -> BranchedQ:
+        return BranchedQ.init(key, env.observation_size, env.action_size, branch=_BRANCH, joint=_JOINT)
+
+    q = TwinQ(over_members(init_q, streams.key(seed, "critic-init"), 1))
+    learner = Learner.begin(rules(config), init_actor(streams.key(seed, "learner")), TwinCritic(q, q))
+    individuals = over_members(init_actor, streams.key(seed, "population"), config.population_size)
+    return State(individuals, stack([learner]), champion=0, generation=0, env_steps=0)
+
+
+def generation(context: Context, state: State) -> tuple[State, Evaluation | None]:
+    """Judge, breed, let the learner explore and learn, and copy it into the population now and then."""
+    config: ERLConfig = context.config
+    fitness, steps = judge(context, state.individuals, state.generation, config.trials)
+    individuals, made = breed(context, state.individuals, fitness, state.generation)
+
+    [episode] = context.rollouts.explore(state.learners.actor.policy, state.generation, "drift")
+    context.replay.extend([episode])
+    env_steps = state.env_steps + steps + len(episode)
+
+    # As many updates as the generation had environment steps, once there is something to learn from.
+    count = env_steps - state.env_steps if env_steps > config.warmup_steps else 0
+    learners, losses = update_learners(
+        context, rules(config), state.learners, (config.discount,), state.generation, 0, count
+    )
+
+    if (state.generation + 1) % config.synchronisation_interval == 0:
+        individuals = put(individuals, [worst(fitness, made.elites)], learners.actor.policy)
+    learned = State(individuals, learners, int(made.elites[0]), state.generation + 1, env_steps)
+    if not evaluation_due(context, state.env_steps, env_steps):
+        return learned, None
+    return learned, measure_champion(context, learned, fitness, {**losses, "learner_return": episode.total})
+
+
+def worst(fitness: np.ndarray, elites: np.ndarray) -> int:
+    """The least fit slot but for those that hold a copy of an elite."""
+    order = np.argsort(fitness, kind="stable")
+    return int(next((slot for slot in order if slot not in elites), order[0]))

@@ -1,0 +1,62 @@
+"""What ERL and CERL share: judging individuals, breeding the next ones, and measuring the fittest."""
+
+from typing import Any
+
+import numpy as np
+
+from arac import streams
+from arac.algorithms.shared import Context, Evaluation, evaluate, measure
+from arac.config import GeneticConfig
+from arac.evolution import Mutation, Plan, bred, plan
+from arac.policies import DeterministicPolicy
+from arac.population import put, take
+
+
+def judge(context: Context, individuals: DeterministicPolicy, generation: int, trials: int) -> tuple[np.ndarray, int]:
+    """The mean return of each individual over whole episodes, which replay keeps; and how many steps they took."""
+    played = context.rollouts.judge(individuals, generation, trials)
+    context.replay.extend(episode for episodes in played for episode in episodes)
+    fitness = np.array([np.mean([episode.total for episode in episodes]) for episodes in played])
+    return fitness, sum(len(episode) for episodes in played for episode in episodes)
+
+
+def breed(
+    context: Context,
+    individuals: DeterministicPolicy,
+    fitness: np.ndarray,
+    generation: int,
+    migrants: DeterministicPolicy | None = None,
+    migrant_count: int = 0,
+) -> tuple[DeterministicPolicy, Plan]:
+    """The individuals of the next generation, with learners among them if some migrate."""
+    config: GeneticConfig = context.config
+    made = plan(
+        fitness,
+        streams.rng(context.seed, "evolution", generation),
+        elites=elite_count(config),
+        tournament_size=config.tournament_size,
+        crossover_probability=config.crossover_probability,
+        mutation_probability=config.mutation_probability,
+        migrants=migrant_count,
+    )
+    if len(made.migrants):
+        individuals = put(individuals, made.migrants, take(migrants, np.arange(len(made.migrants))))
+    mutation = Mutation(
+        fraction=config.mutation_fraction,
+        strength=config.mutation_strength,
+        super_strength=config.super_mutation_strength,
+        super_probability=config.super_mutation_probability,
+        reset_probability=config.reset_probability,
+    )
+    return bred(individuals, made, streams.key(context.seed, "breeding", generation), mutation), made
+
+
+def elite_count(config: GeneticConfig) -> int:
+    return max(int(config.elite_fraction * config.population_size), 1)
+
+
+def measure_champion(context: Context, state: Any, fitness: np.ndarray, losses: dict[str, float]) -> Evaluation:
+    """The fittest individual of the last generation over fresh episodes; what all were judged by stands beside it."""
+    played = evaluate(context, take(state.population, np.array([state.champion])), state.generation - 1)
+    judged = {"population_best": float(fitness.max()), "population_mean": float(fitness.mean())}
+    return measure(context, state, played, 0, {**losses, **judged})

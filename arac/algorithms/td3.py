@@ -1,0 +1,92 @@
+"""TD3: one agent, one episode per generation, one update per environment step."""
+
+from dataclasses import dataclass, replace
+
+import jax
+import jax.numpy as jnp
+
+from arac import streams
+from arac.algorithms.shared import Context, Evaluation, alone, learning_steps
+from arac.config import TD3Config
+from arac.critics import init_twin_critic
+from arac.envs import EnvSpec
+from arac.policies import DeterministicPolicy
+from arac.population import stack
+from arac.td3_updates import Learner, Losses, Rules, learner_updates
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class State:
+    """Everything that a generation hands to the next, but for replay."""
+
+    learners: Learner  # one, with a leading axis
+    generation: int
+    env_steps: int
+
+    @property
+    def population(self) -> DeterministicPolicy:
+        return self.learners.actor.policy
+
+    @property
+    def champion(self) -> int:
+        return 0
+
+
+def rules(config: TD3Config) -> Rules:
+    return Rules(
+        actor_learning_rate=config.learning_rate,
+        critic_learning_rate=config.learning_rate,
+        tau=config.tau,
+        batch_size=config.batch_size,
+        target_noise=config.target_noise,
+        target_noise_clip=config.target_noise_clip,
+        policy_delay=config.policy_delay,
+    )
+
+
+def init(config: TD3Config, env: EnvSpec, seed: int) -> State:
+    hidden = (config.hidden_size,) * 2
+    policy = DeterministicPolicy.init(
+        streams.key(seed, "population"),
+        env.observation_size,
+        env.action_size,
+        hidden=hidden,
+        exploration=config.exploration_noise,
+    )
+    critic = init_twin_critic(streams.key(seed, "critic-init"), env.observation_size, env.action_size, hidden)
+    return State(stack([Learner.begin(rules(config), policy, critic)]), generation=0, env_steps=0)
+
+
+def generation(context: Context, state: State) -> tuple[State, Evaluation | None]:
+    return alone(context, state, update)
+
+
+def update(context: Context, state: State, env_steps: int) -> tuple[State, dict[str, float]]:
+    """As many updates as the steps up to `env_steps` have earned, and the means of their losses."""
+    config: TD3Config = context.config
+    before, after = learning_steps(config, state.env_steps), learning_steps(config, env_steps)
+    learners, losses = update_learners(
+        context, rules(config), state.learners, (config.discount,), state.generation, before, after
+    )
+    return replace(state, learners=learners), losses
+
+
+def update_learners(
+    context: Context,
+    fixed: Rules,
+    learners: Learner,
+    discounts: tuple[float, ...],
+    generation: int,
+    before: int,
+    after: int,
+) -> tuple[Learner, dict[str, float]]:
+    """Updates `before` to `after - 1` of learners side by side, and the means of their losses. CERL and ERL, too."""
+    keys = jax.random.split(streams.key(context.seed, "updates", generation), len(discounts))
+    sums = Losses(jnp.zeros(len(discounts)), jnp.zeros(len(discounts)))
+    for start, stop in context.progress.chunks("update", after - before):
+        learners, losses = learner_updates(
+            fixed, learners, jnp.array(discounts), context.replay.contents, keys, before + start, before + stop
+        )
+        sums = jax.tree.map(jnp.add, sums, jax.block_until_ready(losses))
+    return learners, sums.means(before, after, fixed.policy_delay)

@@ -1,0 +1,187 @@
+"""TD3's updates: a critic step, an actor step, and loops of them that compile once.
+
+They serve TD3, CEM-TD3 and CERL; ERL's DDPG is the special case of one Q network, no smoothing and no delay.
+Update i draws its mini-batch and noise from (key, i) alone: how a count is cut into calls changes nothing.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float
+
+from arac.critics import TwinCritic, TwinQ, moved
+from arac.losses import deterministic_actor_loss, q_loss, smoothed_target
+from arac.policies import DeterministicPolicy
+from arac.replay import Batch, Contents
+from arac.updates import OptimiserState, draw
+
+
+class Rules(NamedTuple):
+    """The numbers that a compiled loop is made for; noise in action units, where actions lie in [-1, 1]."""
+
+    actor_learning_rate: float
+    critic_learning_rate: float
+    tau: float
+    batch_size: int
+    target_noise: float = 0.2
+    target_noise_clip: float = 0.5
+    policy_delay: int = 2
+    gradient_clip: float | None = None  # the largest norm of the critic's gradient
+
+
+class Actor(NamedTuple):
+    policy: DeterministicPolicy
+    optimiser: OptimiserState
+
+
+class CriticLearner(NamedTuple):
+    critic: TwinCritic
+    optimiser: OptimiserState
+
+
+class Learner(NamedTuple):
+    """An actor with its slowly moving copy and a critic; or several such, with a leading axis."""
+
+    actor: Actor
+    target_policy: DeterministicPolicy
+    critic: CriticLearner
+
+    @staticmethod
+    def begin(rules: Rules, policy: DeterministicPolicy, critic: TwinCritic) -> "Learner":
+        fresh = CriticLearner(critic, critic_optimiser(rules).init(critic.online))
+        return Learner(begin_actor(rules, policy), policy, fresh)
+
+
+def begin_actor(rules: Rules, policy: DeterministicPolicy) -> Actor:
+    """With a fresh optimiser."""
+    return Actor(policy, optax.adam(rules.actor_learning_rate).init(policy))
+
+
+def critic_optimiser(rules: Rules) -> optax.GradientTransformation:
+    adam = optax.adam(rules.critic_learning_rate)
+    return adam if rules.gradient_clip is None else optax.chain(optax.clip_by_global_norm(rules.gradient_clip), adam)
+
+
+def critic_step(
+    rules: Rules,
+    learner: CriticLearner,
+    target_policy: DeterministicPolicy,
+    discount: Float[Array, ""],
+    batch: Batch,
+    noise: Float[Array, "batch action"],
+) -> tuple[CriticLearner, Float[Array, ""]]:
+    """One mini-batch for the critic, and its loss. The target networks stay where they are."""
+    critic = learner.critic
+    smoothing = jnp.clip(rules.target_noise * noise, -rules.target_noise_clip, rules.target_noise_clip)
+    target = smoothed_target(critic.target, target_policy, batch, smoothing, discount)
+    loss, gradient = jax.value_and_grad(q_loss)(critic.online, target, batch)
+    change, optimiser = critic_optimiser(rules).update(gradient, learner.optimiser)
+    online = optax.apply_updates(critic.online, change)
+    return CriticLearner(TwinCritic(online, critic.target), optimiser), loss
+
+
+def actor_step(
+    rules: Rules, actor: Actor, q: TwinQ, observation: Float[Array, "batch obs"]
+) -> tuple[Actor, Float[Array, ""]]:
+    """One mini-batch for the actor, and its loss."""
+    loss, gradient = jax.value_and_grad(deterministic_actor_loss)(actor.policy, q, observation)
+    change, optimiser = optax.adam(rules.actor_learning_rate).update(gradient, actor.optimiser)
+    return Actor(optax.apply_updates(actor.policy, change), optimiser), loss
+
+
+class Losses(NamedTuple):
+    """Sums over updates; the actor's over those that it took part in."""
+
+    critic: Float[Array, " learner"]
+    actor: Float[Array, " learner"]
+
+    def means(self, before: int, after: int, delay: int) -> dict[str, float]:
+        """Over the updates `before` to `after - 1` and over all learners."""
+        actor_steps = after // delay - before // delay
+        return {
+            "critic_loss": float(self.critic.mean()) / max(after - before, 1),
+            "actor_loss": float(self.actor.mean()) / max(actor_steps, 1),
+        }
+
+
+@partial(jax.jit, static_argnames="rules")
+def learner_updates(
+    rules: Rules,
+    learners: Learner,
+    discounts: Float[Array, " learner"],
+    contents: Contents,
+    keys: jax.Array,
+    start: int,
+    stop: int,
+) -> tuple[Learner, Losses]:
+    """Updates `start` to `stop - 1` of several learners side by side, and the sums of their losses.
+
+    Updates are numbered from the run's beginning, so that every `policy_delay`-th moves the actor and the targets
+    wherever a generation ends.
+    """
+
+    def update(i: int, carry: tuple[Learner, Losses]) -> tuple[Learner, Losses]:
+        learners, sums = carry
+        moves_actor = (i + 1) % rules.policy_delay == 0
+
+        def one(learner: Learner, discount: Float[Array, ""], key: jax.Array) -> tuple[Learner, Losses]:
+            batch, noise = draw(rules.batch_size, contents, jax.random.fold_in(key, i))
+            critic, critic_loss = critic_step(rules, learner.critic, learner.target_policy, discount, batch, noise)
+
+            def delayed(_: None) -> tuple[Learner, Float[Array, ""]]:
+                actor, loss = actor_step(rules, learner.actor, critic.critic.online, batch.observation)
+                following = critic._replace(critic=critic.critic.following(critic.critic.online, rules.tau))
+                return Learner(actor, moved(learner.target_policy, actor.policy, rules.tau), following), loss
+
+            def kept(_: None) -> tuple[Learner, Float[Array, ""]]:
+                return learner._replace(critic=critic), jnp.zeros(())
+
+            learner, actor_loss = jax.lax.cond(moves_actor, delayed, kept, None)
+            return learner, Losses(critic_loss, actor_loss)
+
+        learners, losses = jax.vmap(one)(learners, discounts, keys)
+        return learners, jax.tree.map(jnp.add, sums, losses)
+
+    zeros = jnp.zeros(discounts.shape)
+    return jax.lax.fori_loop(start, stop, update, (learners, Losses(zeros, zeros)))
+
+
+@partial(jax.jit, static_argnames="rules")
+def critic_updates(
+    rules: Rules,
+    learner: CriticLearner,
+    policy: DeterministicPolicy,
+    discount: float,
+    contents: Contents,
+    key: jax.Array,
+    start: int,
+    stop: int,
+) -> tuple[CriticLearner, Float[Array, ""]]:
+    """Updates of a critic alone, whose targets use `policy` as it is; and the sum of their losses."""
+
+    def update(i: int, carry: tuple[CriticLearner, Any]) -> tuple[CriticLearner, Any]:
+        learner, total = carry
+        batch, noise = draw(rules.batch_size, contents, jax.random.fold_in(key, i))
+        learner, loss = critic_step(rules, learner, policy, jnp.float32(discount), batch, noise)
+        following = learner.critic.following(learner.critic.online, rules.tau)
+        return learner._replace(critic=following), total + loss
+
+    return jax.lax.fori_loop(start, stop, update, (learner, jnp.zeros(())))
+
+
+@partial(jax.jit, static_argnames="rules")
+def actor_updates(
+    rules: Rules, actor: Actor, q: TwinQ, contents: Contents, key: jax.Array, start: int, stop: int
+) -> tuple[Actor, Float[Array, ""]]:
+    """Updates of an actor alone, with a critic that stays as it is; and the sum of their losses."""
+
+    def update(i: int, carry: tuple[Actor, Any]) -> tuple[Actor, Any]:
+        actor, total = carry
+        batch, _ = draw(rules.batch_size, contents, jax.random.fold_in(key, i))
+        actor, loss = actor_step(rules, actor, q, batch.observation)
+        return actor, total + loss
+
+    return jax.lax.fori_loop(start, stop, update, (actor, jnp.zeros(())))
