@@ -147,6 +147,7 @@ class Odd(gymnasium.Env):
 for name, environment in {"Probe": Probe, "Reusing": Reusing, "Gate": Gate, "Odd": Odd}.items():
     gymnasium.register(f"{name}-v0", entry_point=environment, max_episode_steps=5000)
 gymnasium.register("Endless-v0", entry_point=Odd)
+gymnasium.register("Nameless-v0", entry_point=lambda length: Probe(length), max_episode_steps=5000)  # noqa: PLW0108
 gymnasium.register("Breaking-v0", entry_point=Probe, max_episode_steps=5000, kwargs={"trouble": "raises"})
 
 

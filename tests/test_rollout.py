@@ -388,6 +388,32 @@ def test_a_request_to_stop_is_heard_while_workers_play(tmp_path):
     assert gone(*pids)
 
 
+def test_workers_make_what_a_module_registers_without_a_name_of_its_own():
+    """As shimmy registers dm_control: the entry point is a function that no other process can find."""
+    spec = envs.check("helpers:Nameless-v0", kwargs={"length": 6})
+    with LocalPool(spec, 1) as pool, LocalPool(spec, 0) as here:
+        [far], [near] = pool.run([task()], Progress()), here.run([task()], Progress())
+    assert_equal_episodes(far, near)
+
+
+def test_drifting_noise_is_an_ornstein_uhlenbeck_process():
+    """x' = 0.85 x + 0.2 n: the correlation of neighbours is 0.85, the spread 0.2 / sqrt(1 - 0.85^2)."""
+    noise = []
+
+    class Listener(Constant):
+        def act(self, observation, drawn):
+            noise.append(drawn)
+            return self.action
+
+    play(task(Listener(0.0, 0.0), "drift"), length=5000)
+    noise = np.array(noise)
+    assert noise.std() == pytest.approx(0.2 / np.sqrt(1 - 0.85**2), rel=0.1)
+    assert pearsonr(noise[:-1, 0], noise[1:, 0]).statistic == pytest.approx(0.85, abs=0.03)
+    assert abs(pearsonr(noise[:, 0], noise[:, 1]).statistic) < 0.2
+    first = noise[0]
+    assert (np.abs(first) < 1).all(), "it begins at 0 in every episode"
+
+
 class Recorder:
     """A pool that only looks at what it is asked for."""
 

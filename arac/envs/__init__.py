@@ -28,7 +28,7 @@ class EnvSpec:
     """An environment that passed the checks: enough to make it in any process, registered there or not."""
 
     id: str
-    source: RegisteredEnv | Maker  # Gymnasium's own description, with the entry point; or what makes it
+    source: str | RegisteredEnv | Maker  # Gymnasium's own description, with the entry point; an id; or what makes it
     max_episode_steps: int
     observation_size: int
     action_size: int
@@ -71,7 +71,7 @@ def check(env: str | Maker, *, max_episode_steps: int | None = None, kwargs: dic
             raise UserError(f"{env_id} gives observations of shape {shape}, but its space says {observations.shape}.")
         return EnvSpec(
             id=env_id,
-            source=gymnasium.spec(env_id.rsplit(":", maxsplit=1)[-1]) if isinstance(wanted, str) else wanted,
+            source=_source(env_id) if isinstance(wanted, str) else wanted,
             max_episode_steps=limit,
             observation_size=observations.shape[0],
             action_size=actions.shape[0],
@@ -81,6 +81,17 @@ def check(env: str | Maker, *, max_episode_steps: int | None = None, kwargs: dic
         )
     finally:
         made.close()
+
+
+def _source(env_id: str) -> str | RegisteredEnv:
+    """The description that any process can make the environment from.
+
+    Some packages register functions that no other process can find; there the name has to do, with the module in front
+    that registers them.
+    """
+    module, _, name = env_id.rpartition(":")
+    described = gymnasium.spec(name)
+    return env_id if module and callable(described.entry_point) and not _is_found(described.entry_point) else described
 
 
 def _first_observation(env: gymnasium.Env, env_id: str) -> Any:
@@ -109,9 +120,14 @@ def name_of(maker: Maker) -> str:
 
 def can_be_imported(spec: EnvSpec) -> bool:
     """Whether another process finds what makes the environment."""
-    maker = spec.source if callable(spec.source) else spec.source.entry_point
-    if not callable(maker):
+    if isinstance(spec.source, str):
         return True
+    maker = spec.source if callable(spec.source) else spec.source.entry_point
+    return not callable(maker) or _is_found(maker)
+
+
+def _is_found(maker: Callable[..., Any]) -> bool:
+    """Whether its module has it under its name."""
     found: Any = None if maker.__module__ == "__main__" else sys.modules.get(maker.__module__)
     for part in getattr(maker, "__qualname__", "").split("."):
         found = getattr(found, part, None)
