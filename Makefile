@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test smoke test-thirdparty torture lint format bench clean
+.PHONY: help setup train test smoke test-thirdparty torture lint format bench against-sb3 clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -46,5 +46,13 @@ bench: $(READY)  ## updates against the machine's matrix multiplications, checkp
 	$(BIN)/python benchmarks/updates.py
 	$(BIN)/python benchmarks/saving.py
 
+.venv-peers/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[peers]'
+	@touch $@
+
+against-sb3: .venv-peers/.ready  ## TD3 and SAC against Stable-Baselines3, in an environment of its own: half an hour
+	.venv-peers/bin/python benchmarks/against_sb3.py
+
 clean:  ## removes .venv and caches
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf .venv .venv-peers .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info

@@ -82,7 +82,7 @@ def generation(context: Context, state: State) -> tuple[State, Evaluation | None
     )
 
     if (state.generation + 1) % config.synchronisation_interval == 0:
-        individuals = put(individuals, [worst(fitness, made.elites)], learners.actor.policy)
+        individuals = put(individuals, np.array([worst(fitness, made.elites)]), learners.actor.policy)
     learned = State(individuals, learners, int(made.elites[0]), state.generation + 1, env_steps)
     if not evaluation_due(context, state.env_steps, env_steps):
         return learned, None
