@@ -7,7 +7,7 @@ READY := .venv/.ready
 .PHONY: help setup train test smoke test-thirdparty torture lint format bench against-sb3 clean
 
 help:  ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 setup: $(READY)  ## the environment, in .venv
 
@@ -23,10 +23,10 @@ train: $(READY)  ## trains ARAC on HalfCheetah for about five minutes and shows 
 test: $(READY)  ## all tests, on up to four cores
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
-smoke: $(READY)  ## the paper's eight tasks, three generations each: about ten minutes
+smoke: $(READY)  ## the paper's eight tasks, three generations each: a quarter of an hour
 	$(BIN)/python -m pytest tests/test_tasks.py -m smoke -v
 
-test-thirdparty: $(READY)  ## environments of other packages, which it installs: about three minutes
+test-thirdparty: $(READY)  ## environments of other packages, which it installs: about five minutes
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[thirdparty]'
 	$(BIN)/python -m pytest tests/test_tasks.py -m thirdparty -v
 

@@ -71,7 +71,7 @@ def test_another_seed_gives_other_numbers(name, reference):
     agent, _ = reference[name]
     other = AGENTS[name]("InvertedPendulum-v5", seed=4, **SETTINGS).learn(STEPS)
     leaves = zip(jax.tree.leaves(agent.population), jax.tree.leaves(other.population), strict=True)
-    assert not any(np.array_equal(a, b) for a, b in leaves)
+    assert not any(np.array_equal(a, b) for a, b in leaves if np.ptp(a) > 0)  # layer norms begin with ones and zeros
 
 
 @pytest.mark.parametrize("name", AGENTS)

@@ -14,6 +14,8 @@ SETTINGS = {
     "hidden_size": 64,
     "learning_rate": 1e-3,
 }
+# The authors' rates are for millions of steps.
+ERL = {"critic_learning_rate": 1e-3, "synchronisation_interval": 1, "tau": 0.005}
 
 
 def best_random_return(spec, episodes=50):
@@ -37,6 +39,10 @@ def best_random_return(spec, episodes=50):
         (arac.SAC, 5000, {}),
         (arac.SAC, 5000, {"critic": "value", "temperature": 0.2}),
         (arac.SACNF, 5000, {}),
+        (arac.TD3, 10_000, {}),
+        (arac.CEMTD3, 14_000, {}),
+        pytest.param(arac.ERL, 22_000, ERL, marks=pytest.mark.smoke),
+        pytest.param(arac.CERL, 24_000, {}, marks=pytest.mark.smoke),
     ],
 )
 def test_it_learns_what_random_play_never_reaches(kind, steps, settings):
