@@ -23,8 +23,8 @@ train: $(READY)  ## trains ARAC on HalfCheetah for about five minutes and shows 
 test: $(READY)  ## all tests, on up to four cores
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
-smoke: $(READY)  ## the paper's eight tasks, three generations each: a quarter of an hour
-	$(BIN)/python -m pytest tests/test_tasks.py -m smoke -v
+smoke: $(READY)  ## the paper's eight tasks, three generations each, and what ERL and CERL learn: 20 minutes
+	$(BIN)/python -m pytest tests/test_tasks.py tests/learning -m smoke -v
 
 test-thirdparty: $(READY)  ## environments of other packages, which it installs: about five minutes
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[thirdparty]'

@@ -17,7 +17,6 @@ from arac.description import Description, check_seed
 from arac.display import Pace, choose
 from arac.envs import EnvSpec, Maker
 from arac.errors import Interrupted, UserError
-from arac.policies import FlowPolicy
 from arac.population import members, take, to_numpy
 from arac.progress import Progress
 from arac.replay import ReplayBuffer
@@ -87,13 +86,13 @@ class Agent:
         return self.description.env
 
     @property
-    def population(self) -> FlowPolicy:
+    def population(self) -> Any:
         """All policies, stacked along a leading axis."""
         return self.state.population
 
     @property
-    def champion(self) -> FlowPolicy:
-        """The fittest policy of the last evaluation."""
+    def champion(self) -> Any:
+        """The policy to hand over: the fittest one, or what the system has instead (CEM-TD3: its mean)."""
         return take(self.population, self.state.champion)
 
     @property
@@ -302,7 +301,7 @@ class Agent:
         agent._replay = replay
         return agent
 
-    def members(self) -> list[FlowPolicy]:
+    def members(self) -> list[Any]:
         """The policies one by one, with NumPy arrays."""
         return members(self.population)
 

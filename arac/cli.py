@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import re
+import shlex
 import shutil
 import sys
 import tomllib
@@ -58,7 +59,7 @@ class TrainArgs(Generic[ConfigT]):
     run_dir: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
     """A new folder for the run; by default one below runs/, named after task, system and seed."""
     preset: Literal["paper", "none"] = "paper"
-    """paper: start from the paper's parameters for this task; none: from plain defaults."""
+    """paper: start from the paper's parameters for this task (for ERL, its authors'); none: from plain defaults."""
     max_episode_steps: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
     """A time limit per episode; needed where the environment has none."""
     env_kwargs: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
@@ -102,7 +103,8 @@ class DoctorArgs:
 class ReproduceArgs:
     """Run an experiment: a series of ordinary runs, then a table and a picture of them.
 
-    What is finished is not run again, and what was stopped goes on: give the same command once more.
+    What is finished is not run again, and what was stopped goes on: give the same command once more. With more steps
+    than before the runs go on, too; each has then one evaluation more than a run that was begun with as many.
     """
 
     experiment: tyro.conf.Positional[Literal["deceptive"]]
@@ -209,7 +211,7 @@ def reproduce(argv: list[str]) -> None:
             raise UserError(f"{name} must be at least 1, got {value}.")
     folder = args.runs or Path("runs") / args.experiment
     out = args.out or folder
-    how = " ".join([_program(), "reproduce", *argv])
+    how = shlex.join([_program(), "reproduce", *argv])
     try:
         table = deceptive.run(args.steps, args.seeds, folder, out, processes=processes)
     except KeyboardInterrupt:
@@ -332,7 +334,8 @@ def _say_what_starts(agent: Any, steps: int, folder: Path) -> None:
     settings = "plain defaults, with your flags"
     if preset:
         row = ", ".join(f"{name} {getattr(agent.config, name)}" for name in agent.config.preset_fields)
-        settings = f"the paper's parameters for {preset}, with your flags: {row}"
+        whose = "the paper's" if agent.config.preset_table == "paper" else "its authors'"
+        settings = f"{whose} parameters for {preset}, with your flags: {row}"
     print(f"{agent.algorithm.title} on {env.id}: {env.observation_size} observations, {env.action_size} actions")
     print(f"settings: {settings}")
     print(f"{steps:,} environment steps, seed {agent.description.seed}, into {folder}", flush=True)
@@ -351,8 +354,9 @@ def _say_what_came_out(agent: Any, folder: Path) -> None:
         return
     best = max(rows, key=lambda row: row["champion_return"])
     last = rows[-1]
+    which = f": agent {last['champion']}" if len(last["fitness"]) > 1 else ""
     print(
-        f"\nchampion: agent {last['champion']} with a return of {last['champion_return']:,.1f} "
+        f"\nchampion{which} with a return of {last['champion_return']:,.1f} "
         f"at {last['env_steps']:,} steps (first measured {rows[0]['champion_return']:,.1f} at "
         f"{rows[0]['env_steps']:,}; best {best['champion_return']:,.1f} at {best['env_steps']:,})"
     )

@@ -28,8 +28,8 @@ _AT_LEAST = {
     "parents": 1, "gradient_actors": 0, "initial_variance": 0, "damping": 0, "final_damping": 0, "damping_decay": 0,
     "elite_fraction": 0, "tournament_size": 1, "crossover_probability": 0, "mutation_probability": 0,
     "mutation_strength": 0, "mutation_fraction": 0, "super_mutation_strength": 0, "super_mutation_probability": 0,
-    "reset_probability": 0, "critic_learning_rate": 0, "trials": 1, "synchronisation_interval": 1, "gradient_clip": 0,
-    "learner_rollouts": 1, "migration_interval": 1, "ucb_coefficient": 0, "value_step": 0,
+    "reset_probability": 0, "critic_learning_rate": 0, "trials": 1, "synchronisation_interval": 1,
+    "gradient_clip": 1e-6, "learner_rollouts": 1, "migration_interval": 1, "ucb_coefficient": 0, "value_step": 0,
 }  # fmt: skip
 _AT_MOST = {
     "discount": 1, "tau": 1, "flows": 1000, "workers": 1000, "population_size": 10_000, "archive_capacity": 1_000_000,
@@ -162,13 +162,19 @@ class SACNFConfig(SoftConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SmoothedConfig(Config):
-    """What the systems with TD3's updates share; noise in units of actions in [-1, 1]."""
+class TargetNoiseConfig(Config):
+    """What all share whose critic has TD3's target; noise in units of actions in [-1, 1]."""
 
     target_noise: float = 0.2
     """Standard deviation of the noise on the target's actions."""
     target_noise_clip: float = 0.5
     """The largest such noise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmoothedConfig(TargetNoiseConfig):
+    """What TD3's learners share."""
+
     policy_delay: int = 2
     """Critic updates for each update of the actor and the targets."""
     exploration_noise: float = 0.1
@@ -184,7 +190,7 @@ class TD3Config(SmoothedConfig, DiscountConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CEMTD3Config(DiscountConfig):
+class CEMTD3Config(TargetNoiseConfig, DiscountConfig):
     """CEM-RL with TD3: a Gaussian over actors, half of which learn by gradient before all are judged."""
 
     population_size: int = 10
@@ -201,10 +207,6 @@ class CEMTD3Config(DiscountConfig):
     """What that falls to."""
     damping_decay: float = 0.95
     """Per generation."""
-    target_noise: float = 0.2
-    """Standard deviation of the noise on the target's actions, in units of actions in [-1, 1]."""
-    target_noise_clip: float = 0.5
-    """The largest such noise."""
     hidden_size: int = 400
     """Units of the first hidden layer; the second has three quarters of that."""
     batch_size: int = 100
@@ -254,8 +256,17 @@ class GeneticConfig(Config):
     critic_learning_rate: float = 5e-4
     """Adam's learning rate, for the critic."""
 
+    @property
+    def elite_count(self) -> int:
+        return max(int(self.elite_fraction * self.population_size + 1e-9), 1)  # 0.29 of 100 are 29
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.elite_count >= self.population_size:
+            raise UserError(
+                f"elite_fraction ({self.elite_fraction}) of population_size ({self.population_size}) leaves nobody to "
+                "evolve: lower the one or raise the other."
+            )
         if self.super_mutation_probability + self.reset_probability > 1:
             raise UserError(
                 f"super_mutation_probability ({self.super_mutation_probability}) and reset_probability "

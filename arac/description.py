@@ -49,7 +49,7 @@ class Description:
 
     def differences(self, identity: dict[str, Any]) -> list[str]:
         """Where another identity is not this one's, in words. Settings that it does not know had their defaults."""
-        defaults = asdict(self.algorithm.config())
+        defaults = json.loads(json.dumps(asdict(self.algorithm.config())))
         here, there = (_flat(json.loads(json.dumps(one))) for one in (self.identity(), identity))
         names = sorted(here.keys() | there.keys())
         values = [(name, here.get(name), there.get(name, defaults.get(name))) for name in names]

@@ -118,11 +118,15 @@ def plan(
     keepers = np.array([others.pop(0) if others else int(elite) for elite in best], int)
     sources[keepers] = best
     pairs = []
-    for first, second in _in_pairs(others, rng):
-        sources[first], sources[second] = rng.choice(best), rng.choice(selected) if len(selected) else best[0]
+    for first, second in zip(others[0::2], others[1::2], strict=False):
+        sources[first], sources[second] = rng.choice(best), rng.choice(selected)
         pairs.append((first, second))
+    if len(others) % 2:  # the last has no partner: it becomes a selected one, crossed with one that was made before
+        sources[others[-1]] = rng.choice(selected)
+        pairs += [(others[-1], int(rng.choice(others[:-1])))] if len(others) > 1 else []
     free = [int(slot) for slot in selected if slot not in keepers]
-    pairs += [pair for pair in _in_pairs(free, rng) if rng.random() < crossover_probability]
+    couples = zip(free[0::2], free[1::2], strict=False)
+    pairs += [pair for pair in couples if rng.random() < crossover_probability]
     mutants = rng.random(size) < mutation_probability
     mutants[keepers] = False
     return Plan(sources, np.array(pairs, int).reshape(-1, 2), mutants, keepers, np.array(landing, int))
@@ -132,13 +136,6 @@ def tournament(fitness: np.ndarray, rng: np.random.Generator, size: int) -> int:
     """The fittest of `size` individuals drawn with replacement."""
     drawn = rng.integers(len(fitness), size=size)
     return int(drawn[top_k(fitness[drawn], 1)[0]])
-
-
-def _in_pairs(slots: list[int], rng: np.random.Generator) -> list[tuple[int, int]]:
-    """All of them two by two; the last of an odd number takes part with one of the others."""
-    if len(slots) % 2 and len(slots) > 1:
-        slots = [*slots, int(rng.choice(slots[:-1]))]
-    return list(zip(slots[0::2], slots[1::2], strict=False))
 
 
 def bred(population: Policy, made: Plan, key: jax.Array, mutation: Mutation) -> Policy:

@@ -46,6 +46,11 @@ class Style(NamedTuple):
     norm: Literal["none", "before", "after"] = "none"  # a layer norm, before or after the activation
 
 
+def tapered(hidden_size: int) -> tuple[int, int]:
+    """400 and 300, or in that proportion."""
+    return hidden_size, max(hidden_size * 3 // 4, 1)
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class LayerNorm:

@@ -7,7 +7,6 @@ import pytest
 import arac
 from arac import progress, streams, td3_updates
 from arac.algorithms import cem_td3, cerl, erl, td3
-from arac.algorithms.genetic import elite_count
 from arac.config import configured
 from arac.errors import UserError
 from arac.evolution import allocate, ucb_scores
@@ -289,7 +288,7 @@ def test_the_originals_networks_are_the_defaults():
 ])  # fmt: skip
 def test_erls_settings_for_single_tasks(task, elites, trials, interval):
     config, _ = configured(arac.ERL.algorithm.config, task, {})
-    assert (elite_count(config), config.trials, config.synchronisation_interval) == (elites, trials, interval)
+    assert (config.elite_count, config.trials, config.synchronisation_interval) == (elites, trials, interval)
 
 
 @pytest.mark.parametrize(("kind", "settings", "said"), [
@@ -298,6 +297,9 @@ def test_erls_settings_for_single_tasks(task, elites, trials, interval):
     (arac.CEMTD3, {"gradient_actors": 12}, "gradient_actors"),
     (arac.ERL, {"super_mutation_probability": 0.7, "reset_probability": 0.7}, "together"),
     (arac.ERL, {"mutation_fraction": 1.5}, "mutation_fraction"),
+    (arac.ERL, {"population_size": 1}, "nobody to evolve"),
+    (arac.CERL, {"elite_fraction": 1.0}, "nobody to evolve"),
+    (arac.ERL, {"gradient_clip": 0.0}, "gradient_clip"),
     (arac.CERL, {"discounts": ()}, "discounts"),
     (arac.CERL, {"discounts": (0.9, 1.2)}, "discounts"),
     (arac.CERL, {"discounts": ("high",)}, "discounts"),

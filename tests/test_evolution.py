@@ -166,6 +166,27 @@ def test_a_plan_keeps_the_elites_and_fills_every_slot(size, migrants):
         assert len(set(made.elites)) == len(made.elites)
 
 
+@pytest.mark.parametrize("size", [3, 4, 5, 10])
+def test_nobody_lives_on_who_was_not_selected(size, monkeypatch):
+    """With tournaments that the same two always win, all other slots take copies of somebody."""
+    winners = iter([size - 1, size - 2] * 10_000)
+    monkeypatch.setattr("arac.evolution.tournament", lambda *_: next(winners))
+    for seed in range(50):
+        fitness = np.arange(size, dtype=float)
+        made = planned(fitness, seed, elites=1)
+        kept = {slot for slot in range(size) if made.sources[slot] == slot}
+        assert kept <= {size - 1, size - 2}, made
+
+
+def test_an_unselected_slot_is_crossed_from_an_elite_and_a_selected_one(monkeypatch):
+    """Seven unselected slots but one for the elite: three pairs, each with the elite as one source."""
+    monkeypatch.setattr("arac.evolution.tournament", lambda fitness, rng, size: int(rng.integers(8, 10)))
+    for seed in range(50):
+        made = planned(np.arange(10.0), seed, elites=1, crossover_probability=0.0)
+        origins = [{int(made.sources[first]), int(made.sources[second])} for first, second in made.pairs[:3]]
+        assert all(9 in pair and pair <= {8, 9} for pair in origins)
+
+
 def test_pairs_and_mutants_come_as_often_as_they_should():
     plans = [planned(np.arange(10.0), seed, mutation_probability=0.3) for seed in range(2000)]
     assert np.mean([made.mutants.sum() / 8 for made in plans]) == pytest.approx(0.3, abs=0.02)

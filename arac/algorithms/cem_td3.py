@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from arac import streams
-from arac.algorithms.shared import Context, Evaluation, evaluate, evaluation_due, measure
+from arac.algorithms.shared import Context, Evaluation, evaluate, evaluation_due, measure, summary
 from arac.config import CEMTD3Config
 from arac.critics import init_twin_critic
 from arac.envs import EnvSpec
 from arac.evolution import Distribution, ask, tell
-from arac.networks import Style
+from arac.networks import Style, tapered
 from arac.policies import DeterministicPolicy
 from arac.population import put, stack, take, top_k
 from arac.td3_updates import CriticLearner, Rules, actor_updates, begin_actor, critic_optimiser, critic_updates
@@ -51,7 +51,7 @@ def rules(config: CEMTD3Config) -> Rules:
 
 
 def init(config: CEMTD3Config, env: EnvSpec, seed: int) -> State:
-    hidden = (config.hidden_size, max(config.hidden_size * 3 // 4, 1))
+    hidden = tapered(config.hidden_size)
     key = streams.key(seed, "population")
     mean = DeterministicPolicy.init(
         key, env.observation_size, env.action_size, hidden=hidden, exploration=0.0, style=Style("tanh")
@@ -94,8 +94,7 @@ def generation(context: Context, state: State) -> tuple[State, Evaluation | None
     if not evaluation_due(context, state.env_steps, learned.env_steps):
         return learned, None
     played = evaluate(context, learned.population, state.generation)
-    judged = {"population_best": float(fitness.max()), "population_mean": float(fitness.mean())}
-    return learned, measure(context, learned, played, 0, {**losses, **judged})
+    return learned, measure(context, learned, played, 0, {**losses, **summary(fitness)})
 
 
 def teach(
@@ -105,7 +104,8 @@ def teach(
     config: CEMTD3Config = context.config
     critic, fixed, contents = state.critic, rules(config), context.replay.contents
     sums = {"critic_loss": 0.0, "actor_loss": 0.0}
-    if state.env_steps < config.warmup_steps or config.gradient_actors == 0:
+    nothing_to_learn_from = len(context.replay) == 0  # as after `load`
+    if state.env_steps < config.warmup_steps or config.gradient_actors == 0 or nothing_to_learn_from:
         return actors, critic, sums
     critic_count, actor_count = state.last_steps // config.gradient_actors, state.last_steps
     for number in range(config.gradient_actors):

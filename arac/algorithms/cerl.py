@@ -8,12 +8,12 @@ import numpy as np
 from arac import streams
 from arac.algorithms.genetic import breed, judge, measure_champion
 from arac.algorithms.shared import Context, Evaluation, evaluation_due
-from arac.algorithms.td3 import update_learners
+from arac.algorithms.td3 import td3_rules, update_learners
 from arac.config import CERLConfig
 from arac.critics import init_twin_critic
 from arac.envs import EnvSpec
 from arac.evolution import allocate, ucb_scores
-from arac.networks import Style
+from arac.networks import Style, tapered
 from arac.policies import DeterministicPolicy
 from arac.population import over_members, take
 from arac.rollout.episode import Episode
@@ -44,19 +44,11 @@ class State:
 
 
 def rules(config: CERLConfig) -> Rules:
-    return Rules(
-        actor_learning_rate=config.learning_rate,
-        critic_learning_rate=config.critic_learning_rate,
-        tau=config.tau,
-        batch_size=config.batch_size,
-        target_noise=config.target_noise,
-        target_noise_clip=config.target_noise_clip,
-        policy_delay=config.policy_delay,
-    )
+    return td3_rules(config, critic_learning_rate=config.critic_learning_rate)
 
 
 def init(config: CERLConfig, env: EnvSpec, seed: int) -> State:
-    hidden = (config.hidden_size, max(config.hidden_size * 3 // 4, 1))
+    hidden = tapered(config.hidden_size)
     sizes = env.observation_size, env.action_size
 
     def init_actor(key: jax.Array) -> DeterministicPolicy:

@@ -91,5 +91,4 @@ def generation(context: Context, state: State) -> tuple[State, Evaluation | None
 
 def worst(fitness: np.ndarray, elites: np.ndarray) -> int:
     """The least fit slot but for those that hold a copy of an elite."""
-    order = np.argsort(fitness, kind="stable")
-    return int(next((slot for slot in order if slot not in elites), order[0]))
+    return int(next(slot for slot in np.argsort(fitness, kind="stable") if slot not in elites))

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from arac import streams
-from arac.algorithms.shared import Context, Evaluation, evaluate, measure
+from arac.algorithms.shared import Context, Evaluation, evaluate, measure, summary
 from arac.config import GeneticConfig
 from arac.evolution import Mutation, Plan, bred, plan
 from arac.policies import DeterministicPolicy
@@ -30,17 +30,19 @@ def breed(
 ) -> tuple[DeterministicPolicy, Plan]:
     """The individuals of the next generation, with learners among them if some migrate."""
     config: GeneticConfig = context.config
+    rng = streams.rng(context.seed, "evolution", generation)
     made = plan(
         fitness,
-        streams.rng(context.seed, "evolution", generation),
-        elites=elite_count(config),
+        rng,
+        elites=config.elite_count,
         tournament_size=config.tournament_size,
         crossover_probability=config.crossover_probability,
         mutation_probability=config.mutation_probability,
         migrants=migrant_count,
     )
-    if len(made.migrants):
-        individuals = put(individuals, made.migrants, take(migrants, np.arange(len(made.migrants))))
+    if len(made.migrants):  # where not all find room, chance decides who does
+        moving = rng.permutation(migrant_count)[: len(made.migrants)]
+        individuals = put(individuals, made.migrants, take(migrants, moving))
     mutation = Mutation(
         fraction=config.mutation_fraction,
         strength=config.mutation_strength,
@@ -51,12 +53,7 @@ def breed(
     return bred(individuals, made, streams.key(context.seed, "breeding", generation), mutation), made
 
 
-def elite_count(config: GeneticConfig) -> int:
-    return max(int(config.elite_fraction * config.population_size), 1)
-
-
 def measure_champion(context: Context, state: Any, fitness: np.ndarray, losses: dict[str, float]) -> Evaluation:
     """The fittest individual of the last generation over fresh episodes; what all were judged by stands beside it."""
     played = evaluate(context, take(state.population, np.array([state.champion])), state.generation - 1)
-    judged = {"population_best": float(fitness.max()), "population_mean": float(fitness.mean())}
-    return measure(context, state, played, 0, {**losses, **judged})
+    return measure(context, state, played, 0, {**losses, **summary(fitness)})

@@ -140,5 +140,10 @@ def measure(context: Context, state: Any, played: Played, archive_size: int, los
     )
 
 
+def summary(fitness: np.ndarray) -> dict[str, float]:
+    """Of what a population was judged by, for the metrics."""
+    return {"population_best": float(fitness.max()), "population_mean": float(fitness.mean())}
+
+
 def init_replay(config: Config, env: EnvSpec) -> ReplayBuffer:
     return replay.ReplayBuffer(config.replay_capacity, env.observation_size, env.action_size)

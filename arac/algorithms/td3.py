@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from arac import streams
 from arac.algorithms.shared import Context, Evaluation, alone, learning_steps
-from arac.config import TD3Config
+from arac.config import SmoothedConfig, TD3Config
 from arac.critics import init_twin_critic
 from arac.envs import EnvSpec
 from arac.policies import DeterministicPolicy
@@ -34,9 +34,13 @@ class State:
 
 
 def rules(config: TD3Config) -> Rules:
+    return td3_rules(config, critic_learning_rate=config.learning_rate)
+
+
+def td3_rules(config: SmoothedConfig, *, critic_learning_rate: float) -> Rules:
     return Rules(
         actor_learning_rate=config.learning_rate,
-        critic_learning_rate=config.learning_rate,
+        critic_learning_rate=critic_learning_rate,
         tau=config.tau,
         batch_size=config.batch_size,
         target_noise=config.target_noise,

@@ -17,7 +17,7 @@ class DeceptivePoint(gymnasium.Env):
 
     The trap is the right end: it begins closer, so most ways out of the middle find it first, and every way back leads
     through a stretch that pays nothing. Staying there pays at most 0.2 a step. The optimum is the left end, further
-    away, with 1 a step: 173 in an episode against 36 for walking straight into the trap.
+    away, with 1 a step: 173 in an episode against 37 for walking straight into the trap.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012

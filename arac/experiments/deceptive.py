@@ -11,6 +11,7 @@ import numpy as np
 from arac.agent import Agent, load
 from arac.envs import deceptive
 from arac.envs.tasks import full_name
+from arac.errors import UserError
 from arac.experiments.sweep import Job, carry_out
 from arac.progress import Progress
 from arac.rollout.local import LocalPool
@@ -50,7 +51,13 @@ class Outcome:
 
 
 def run(steps: int, seeds: int, parent: Path, out: Path, *, processes: int) -> str:
-    """Trains what is not trained yet, writes table, numbers and picture into `out`; the table."""
+    """Trains what is not trained yet, writes table, numbers and picture into `out`; the table.
+
+    Raises:
+        UserError: if the runs would end before anything is learned, or their folder holds others.
+    """
+    if steps <= SETTINGS["warmup_steps"]:
+        raise UserError(f"--steps must be above {SETTINGS['warmup_steps']:,}, the warm-up of each run, got {steps:,}.")
     jobs = {
         (system, seed): Job(f"{_slug(system)}-seed{seed}", algorithm, ENV, seed, steps, {**SETTINGS, **settings})
         for seed in range(seeds)

@@ -42,7 +42,11 @@ class Job:
             return ["resume", str(folder), "--steps", str(self.steps)]
         words = ["train", self.env, "--algo", self.algorithm, "--steps", str(self.steps), "--seed", str(self.seed)]
         for name, value in self.settings.items():
-            words += [f"--{name.replace('_', '-')}", str(value)]
+            flag = name.replace("_", "-")
+            if isinstance(value, bool):
+                words.append(f"--{flag}" if value else f"--no-{flag}")
+            else:
+                words += [f"--{flag}", *(map(str, value) if isinstance(value, tuple) else [str(value)])]
         return [*words, "--workers", "0", "--run-dir", str(folder)]
 
 
@@ -57,7 +61,10 @@ def carry_out(jobs: Sequence[Job], parent: Path, *, processes: int) -> None:
     for job in jobs:
         _check(job, parent / job.name)
     waiting = [job for job in jobs if not is_finished(job, parent / job.name)]
-    (parent / "logs").mkdir(parents=True, exist_ok=True)
+    try:
+        (parent / "logs").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{parent} cannot be made ({error.strerror}); choose another folder.") from None
     failed: list[Job] = []
     progress = Progress()
     with tempfile.TemporaryDirectory() as cache, progress.heeding_signals(), _showing(jobs, parent) as show:
