@@ -362,7 +362,11 @@ def configured(
             )
     row = _table(kind.preset_table).get(task_name(env_id)) if preset else None
     chosen = {name: row[name] for name in kind.preset_fields} if row else {}
-    given = {name: tuple(value) if isinstance(value, list) else value for name, value in overrides.items()}
+    several = {name for name, hint in get_type_hints(kind).items() if get_origin(hint) is tuple}
+    given = {
+        name: tuple(value) if name in several and isinstance(value, list) else value
+        for name, value in overrides.items()
+    }
     return kind(**{**chosen, **given}), task_name(env_id) if chosen else None
 
 

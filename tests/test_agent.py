@@ -6,6 +6,8 @@ import pytest
 
 import arac
 from arac import trees
+from arac.agent import AGENTS
+from arac.progress import Progress
 
 SMALL = {
     "hidden_size": 16,
@@ -46,7 +48,18 @@ def test_predict_names_a_wrong_shape(agent):
         agent.predict(np.zeros(3))
 
 
-@pytest.mark.parametrize("kind", [arac.ARAC, arac.SAC, arac.SACNF])
+@pytest.mark.parametrize("kind", AGENTS.values())
+def test_a_loaded_agent_learns_on_with_an_empty_replay(kind, tmp_path, monkeypatch):
+    first = kind("InvertedPendulum-v5", seed=2, **SMALL).learn(300)
+    first.save(tmp_path / "agent.safetensors")
+    second, sizes = kind.load(tmp_path / "agent.safetensors"), []
+    monkeypatch.setattr(Progress, "chunks", lambda self, name, count: sizes.append((len(second.replay), count)) or [])
+    second.learn(100)
+    assert second.state.env_steps >= first.state.env_steps + 100
+    assert all(size > 0 for size, count in sizes if count > 0), "nothing is learned from nothing"
+
+
+@pytest.mark.parametrize("kind", AGENTS.values())
 def test_saved_and_loaded_is_the_same_agent(kind, tmp_path):
     first = kind("InvertedPendulum-v5", seed=2, **SMALL)
     first.save(tmp_path / "agent.safetensors")

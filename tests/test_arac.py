@@ -28,8 +28,8 @@ class ScriptedRollouts:
         self.fitness = fitness
         self.acted_randomly = []
 
-    def explore(self, population, generation, *, random):
-        self.acted_randomly.append(random)
+    def explore(self, population, generation, acting):
+        self.acted_randomly.append(acting == "random")
         size = len(jax.tree.leaves(population)[0])
         return [episode(next(self.lengths)) for _ in range(size)]
 

@@ -7,6 +7,7 @@ import pytest
 import arac
 from arac import progress, streams, td3_updates
 from arac.algorithms import cem_td3, cerl, erl, td3
+from arac.cli import main
 from arac.config import configured
 from arac.errors import UserError
 from arac.evolution import allocate, ucb_scores
@@ -233,6 +234,30 @@ def test_cerls_learners_have_the_papers_horizons(monkeypatch):
     monkeypatch.setattr(td3, "learner_updates", lambda *a: seen.append(a[2]) or original(*a))
     trained(arac.CERL, generations=2)
     np.testing.assert_allclose(seen[0], [0.9, 0.99, 0.997, 0.9995], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "loops"), [
+    (arac.TD3, [td3.learner_updates]), (arac.ERL, [td3.learner_updates]), (arac.CERL, [td3.learner_updates]),
+    (arac.CEMTD3, [cem_td3.critic_updates, cem_td3.actor_updates, cem_td3.ask, cem_td3.tell]),
+])  # fmt: skip
+def test_the_loops_compile_once_whatever_the_episodes(kind, loops):
+    settings = {"batch_size": 7, "hidden_size": 9, "tau": 0.03}
+    before = [loop._cache_size() for loop in loops]
+    _, states = trained(kind, generations=6, **settings)
+    assert len({np.int64(steps) for steps in np.diff([state.env_steps for state in states])}) > 1
+    assert [loop._cache_size() for loop in loops] == [size + 1 for size in before]
+
+
+def test_the_command_trains_each_of_them(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    small = [word for name, value in SMALL.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    for name in ("td3", "cem_td3", "erl", "cerl"):
+        more = ["--discounts", "0.9", "0.99"] if name == "cerl" else []
+        assert main(["train", "InvertedPendulum-v5", "--algo", name, "--steps", "100", *small, *more]) == 0
+        said = capsys.readouterr().out
+        assert "champion with a return of" in said
+    assert main(["train", "Hopper", "--algo", "erl", "--steps", "50", *small]) == 0
+    assert "its authors' parameters for Hopper" in capsys.readouterr().out
 
 
 def test_td3_learns_one_mini_batch_per_step_after_the_warm_up(monkeypatch):

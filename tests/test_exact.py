@@ -24,11 +24,12 @@ SETTINGS = {
     "replay_capacity": 1000,
     "workers": 0,
 }
+OFTEN = {"erl": {"synchronisation_interval": 2}, "cerl": {"migration_interval": 2}}  # so that a short run has some
 STEPS = 500
 
 
 def trained(name, folder, *, steps=STEPS, callback=None, **settings):
-    agent = AGENTS[name]("InvertedPendulum-v5", seed=3, **{**SETTINGS, **settings})
+    agent = AGENTS[name]("InvertedPendulum-v5", seed=3, **{**SETTINGS, **OFTEN.get(name, {}), **settings})
     agent.learn(steps, run_dir=folder, callback=callback)
     return agent
 
@@ -69,7 +70,7 @@ def test_the_same_seed_gives_the_same_bytes(name, reference, tmp_path):
 @pytest.mark.parametrize("name", AGENTS)
 def test_another_seed_gives_other_numbers(name, reference):
     agent, _ = reference[name]
-    other = AGENTS[name]("InvertedPendulum-v5", seed=4, **SETTINGS).learn(STEPS)
+    other = AGENTS[name]("InvertedPendulum-v5", seed=4, **SETTINGS, **OFTEN.get(name, {})).learn(STEPS)
     leaves = zip(jax.tree.leaves(agent.population), jax.tree.leaves(other.population), strict=True)
     assert not any(np.array_equal(a, b) for a, b in leaves if np.ptp(a) > 0)  # layer norms begin with ones and zeros
 
@@ -105,10 +106,10 @@ def test_rows_written_after_the_last_checkpoint_are_not_written_twice(reference,
     assert_same(agent, resumed(target), folder, target)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
-def test_the_number_of_workers_changes_nothing(workers, reference, tmp_path):
-    agent, folder = reference["arac"]
-    assert_same(agent, trained("arac", tmp_path / "run", workers=workers), folder, tmp_path / "run")
+@pytest.mark.parametrize(("name", "workers"), [*(("arac", number) for number in (1, 3)), *((n, 2) for n in AGENTS)])
+def test_the_number_of_workers_changes_nothing(name, workers, reference, tmp_path):
+    agent, folder = reference[name]
+    assert_same(agent, trained(name, tmp_path / "run", workers=workers), folder, tmp_path / "run")
 
 
 def test_a_replay_that_wraps_around_resumes_exactly(tmp_path):
