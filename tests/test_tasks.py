@@ -48,7 +48,7 @@ def trained_and_resumed(env_id, run, workers):
     return {name: (run / name).read_bytes() for name in metrics.DETERMINISTIC_FILES}
 
 
-@pytest.mark.parametrize("task", ["Hopper", "HalfCheetah", "HumanoidRllab"])
+@pytest.mark.parametrize("task", ["HalfCheetah", "HumanoidRllab"])
 def test_a_task_trains_and_resumes_by_its_short_name(task, tmp_path):
     trained_and_resumed(task, tmp_path / "run", workers=0)
 

@@ -1,4 +1,7 @@
-"""The short version of `make torture`: each algorithm is killed in a torn write, and again before it saved anything."""
+"""The short version of `make torture`: a run is killed in a torn write, and again before it saved anything.
+
+One of each kind of algorithm; `make torture` has all of them.
+"""
 
 import numpy as np
 import pytest
@@ -7,7 +10,7 @@ from torture import Torturer
 from arac.algorithms import ALGORITHMS
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", ["arac", "sac", "cem_td3", "cerl"])
 def test_a_run_that_was_killed_anywhere_ends_with_the_same_bytes(algorithm, tmp_path):
     torturer = Torturer(algorithm, tmp_path, np.random.default_rng(list(ALGORITHMS).index(algorithm)))
     torturer.reference()
