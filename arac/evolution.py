@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from arac.population import top_k
+from arac.population import put, take, top_k
 
 Policy = TypeVar("Policy")
 
@@ -147,25 +147,24 @@ def bred(population: Policy, made: Plan, key: jax.Array, mutation: Mutation) -> 
 
 
 @partial(jax.jit, static_argnames="mutation")
-def _bred(population, sources, pairs, pair_count, mutants, key, mutation):  # type: ignore[no-untyped-def]
-    population = jax.tree.map(lambda leaf: leaf[sources], population)
+def _bred(
+    population: Any, sources: Array, pairs: Array, pair_count: int, mutants: Array, key: jax.Array, mutation: Mutation
+) -> Any:
     cross_key, mutation_key = jax.random.split(key)
 
-    def cross(number, population):  # type: ignore[no-untyped-def]
+    def cross(number: int, population: Any) -> Any:
         first, second = pairs[number, 0], pairs[number, 1]
-        couple = [jax.tree.map(lambda leaf, slot=slot: leaf[slot], population) for slot in (first, second)]
-        crossed = crossover(jax.random.fold_in(cross_key, number), *couple)
-        for slot, individual in zip((first, second), crossed, strict=True):
-            population = jax.tree.map(lambda leaf, new, slot=slot: leaf.at[slot].set(new), population, individual)
-        return population
+        key = jax.random.fold_in(cross_key, number)
+        new_first, new_second = crossover(key, take(population, first), take(population, second))
+        return put(put(population, first, new_first), second, new_second)
 
-    population = jax.lax.fori_loop(0, pair_count, cross, population)
-    mutated = jax.vmap(partial(mutate, mutation=mutation))(jax.random.split(mutation_key, len(sources)), population)
+    crossed = jax.lax.fori_loop(0, pair_count, cross, take(population, sources))
+    mutated = jax.vmap(partial(mutate, mutation=mutation))(jax.random.split(mutation_key, len(sources)), crossed)
 
-    def chosen(before, after):  # type: ignore[no-untyped-def]
+    def chosen(before: Array, after: Array) -> Array:
         return jnp.where(mutants.reshape(-1, *[1] * (before.ndim - 1)), after, before)
 
-    return jax.tree.map(chosen, population, mutated)
+    return jax.tree.map(chosen, crossed, mutated)
 
 
 def crossover(key: jax.Array, first: Policy, second: Policy) -> tuple[Policy, Policy]:

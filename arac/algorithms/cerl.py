@@ -52,15 +52,12 @@ def init(config: CERLConfig, env: EnvSpec, seed: int) -> State:
     sizes = env.observation_size, env.action_size
 
     def init_actor(key: jax.Array) -> DeterministicPolicy:
-        return DeterministicPolicy.init(
-            key, *sizes, hidden=hidden, exploration=config.exploration_noise, style=_STYLE
-        )  # fmt: skip
+        return DeterministicPolicy.init(key, *sizes, hidden=hidden, exploration=config.exploration_noise, style=_STYLE)
 
     def init_learner(key: jax.Array) -> Learner:
         actor_key, critic_key = jax.random.split(key)
-        return Learner.begin(
-            rules(config), init_actor(actor_key), init_twin_critic(critic_key, *sizes, hidden, _STYLE)
-        )  # fmt: skip
+        critic = init_twin_critic(critic_key, *sizes, hidden, _STYLE)
+        return Learner.begin(rules(config), init_actor(actor_key), critic)
 
     learners = len(config.discounts)
     return State(
