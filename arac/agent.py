@@ -12,12 +12,12 @@ import numpy as np
 from arac import agent_file, algorithms, checkpoint, envs, runs, training
 from arac.algorithms import Algorithm
 from arac.algorithms.shared import Context, init_replay
-from arac.config import configured
 from arac.description import Description, check_seed
 from arac.display import Pace, choose
 from arac.envs import EnvSpec, Maker
 from arac.errors import Interrupted, UserError
 from arac.population import members, take, to_numpy
+from arac.presets import configured
 from arac.progress import Progress
 from arac.replay import ReplayBuffer
 from arac.rollout.local import LocalPool, cores

@@ -1,42 +1,17 @@
-"""What can be set: one frozen dataclass per system, checked when it is made, and the paper's presets.
+"""What can be set: one frozen dataclass per system, checked when it is made.
 
 Every field is a keyword of the Python class and a flag of the command; the line below a field is its help.
 """
 
 import dataclasses
-import re
-import tomllib
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
-from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import ClassVar, Literal, get_type_hints
 
 from arac.archive import Strategy
 from arac.critics import CriticKind
-from arac.envs import suggestion
-from arac.envs.tasks import VARIANTS
 from arac.errors import UserError
+from arac.limits import check_range, check_type
 from arac.losses import Base
-
-# The smallest value of each number, and of those with a largest one, that.
-_AT_LEAST = {
-    "population_size": 1, "elites": 1, "archive_capacity": 1, "archive_sample": 1, "actor_coefficient": 0,
-    "ar_coefficient": 0, "flows": 0, "eval_episodes": 1, "eval_interval": 0, "checkpoint_interval": 1,
-    "warmup_steps": 0, "workers": 0, "batch_size": 1, "replay_capacity": 1, "hidden_size": 1, "temperature": 0,
-    "discount": 0, "tau": 0, "learning_rate": 0, "kl_clip": 0, "sigma": 1e-6,
-    "episode_timeout": 0.1, "target_noise": 0, "target_noise_clip": 0, "policy_delay": 1, "exploration_noise": 0,
-    "parents": 1, "gradient_actors": 0, "initial_variance": 0, "damping": 0, "final_damping": 0, "damping_decay": 0,
-    "elite_fraction": 0, "tournament_size": 1, "crossover_probability": 0, "mutation_probability": 0,
-    "mutation_strength": 0, "mutation_fraction": 0, "super_mutation_strength": 0, "super_mutation_probability": 0,
-    "reset_probability": 0, "critic_learning_rate": 0, "trials": 1, "synchronisation_interval": 1,
-    "gradient_clip": 1e-6, "learner_rollouts": 1, "migration_interval": 1, "ucb_coefficient": 0, "value_step": 0,
-}  # fmt: skip
-_AT_MOST = {
-    "discount": 1, "tau": 1, "flows": 1000, "workers": 1000, "population_size": 10_000, "archive_capacity": 1_000_000,
-    "archive_sample": 10_000, "episode_timeout": 1e7, "damping_decay": 1, "elite_fraction": 1,
-    "crossover_probability": 1, "mutation_probability": 1, "mutation_fraction": 1, "super_mutation_probability": 1,
-    "reset_probability": 1, "value_step": 1, "tournament_size": 10_000, "learner_rollouts": 10_000, "trials": 10_000,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +49,8 @@ class Config:
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
         for field in dataclasses.fields(self):
-            _check_type(field.name, getattr(self, field.name), hints[field.name])
-            _check_range(field.name, getattr(self, field.name))
+            check_type(field.name, getattr(self, field.name), hints[field.name])
+            check_range(field.name, getattr(self, field.name))
         if self.batch_size > self.replay_capacity:
             raise UserError(f"batch_size ({self.batch_size}) must not exceed replay_capacity ({self.replay_capacity}).")
 
@@ -341,78 +316,3 @@ class CERLConfig(GeneticConfig, SmoothedConfig):
                 f"learner_rollouts ({self.learner_rollouts}) must be at least one for each of the "
                 f"{len(self.discounts)} learners."
             )
-
-
-AnyConfig = TypeVar("AnyConfig", bound=Config)
-
-
-def configured(
-    kind: type[AnyConfig], env_id: str, overrides: dict[str, Any], *, preset: bool = True
-) -> tuple[AnyConfig, str | None]:
-    """The config for a task, and the name of the preset it starts from, if there is one.
-
-    Raises:
-        UserError: if an override is not a field, or its value is not allowed.
-    """
-    fields = [field.name for field in dataclasses.fields(kind)]
-    for name in overrides:
-        if name not in fields:
-            raise UserError(
-                f"{kind.__name__.removesuffix('Config')} has no setting {name!r}.{suggestion(name, fields)}"
-            )
-    row = _table(kind.preset_table).get(task_name(env_id)) if preset else None
-    chosen = {name: row[name] for name in kind.preset_fields} if row else {}
-    several = {name for name, hint in get_type_hints(kind).items() if get_origin(hint) is tuple}
-    given = {
-        name: tuple(value) if name in several and isinstance(value, list) else value
-        for name, value in overrides.items()
-    }
-    return kind(**{**chosen, **given}), task_name(env_id) if chosen else None
-
-
-def default_steps(env_id: str) -> int:
-    """The paper's number of environment steps for a task; a million for all others."""
-    return paper_table().get(task_name(env_id), {}).get("steps", 1_000_000)
-
-
-def paper_table() -> dict[str, dict[str, Any]]:
-    """ARAC's parameters for each task."""
-    return _table("paper")
-
-
-@cache
-def _table(name: str) -> dict[str, dict[str, Any]]:
-    return tomllib.loads(resources.files("arac").joinpath(f"presets/{name}.toml").read_text())
-
-
-def task_name(env_id: str) -> str:
-    """`arac/HumanoidRllab-v0` is HumanoidRllab, `Hopper-v5` and `module:Hopper-v5` are Hopper, variants too."""
-    name = re.sub(r"-v\d+$", "", re.split("[/:]", env_id)[-1])
-    return VARIANTS.get(name, name)
-
-
-def _check_type(name: str, value: Any, hint: Any) -> None:
-    if get_origin(hint) is tuple:
-        if not isinstance(value, tuple) or any(
-            isinstance(one, bool) or not isinstance(one, int | float) for one in value
-        ):
-            raise UserError(f"{name} must be a list of numbers, got {value!r}.")
-        return
-    allowed = get_args(hint) or (hint,)
-    kinds = tuple(kind for kind in allowed if isinstance(kind, type))
-    words = [word for kind in allowed if not isinstance(kind, type) for word in (get_args(kind) or (kind,))]
-    if value in words and isinstance(value, str):
-        return
-    if isinstance(value, bool) == (bool in kinds) and isinstance(value, kinds + ((int,) if float in kinds else ())):
-        return
-    described = [{int: "a whole number", float: "a number", bool: "true or false"}[kind] for kind in kinds]
-    raise UserError(f"{name} must be {' or '.join([*described, *map(repr, words)])}, got {value!r}.")
-
-
-def _check_range(name: str, value: Any) -> None:
-    if isinstance(value, str | bool) or name not in _AT_LEAST:
-        return
-    low, high = _AT_LEAST[name], _AT_MOST.get(name, float("inf"))
-    if not low <= value <= high or value == float("inf"):
-        bounds = f"at least {low}" if high == float("inf") else f"from {low} to {high}"
-        raise UserError(f"{name} must be {bounds}, got {value}.")

@@ -6,9 +6,10 @@ from typing import Any
 
 from arac import algorithms, envs, memory, trees
 from arac.algorithms import Algorithm
-from arac.config import Config, configured
+from arac.config import Config
 from arac.envs import EnvSpec, Maker
 from arac.errors import UserError
+from arac.presets import configured
 
 # Settings that no result depends on.
 _WITHOUT_EFFECT = ("workers", "episode_timeout", "checkpoint_interval")

@@ -8,10 +8,10 @@ import arac
 from arac import progress, streams, td3_updates
 from arac.algorithms import cem_td3, cerl, erl, td3
 from arac.cli import main
-from arac.config import configured
 from arac.errors import UserError
 from arac.evolution import allocate, ucb_scores
 from arac.population import members, take
+from arac.presets import configured
 from arac.rollout.rollouts import Rollouts
 
 SMALL = {"hidden_size": 8, "batch_size": 8, "eval_interval": 0, "eval_episodes": 1, "workers": 0}

@@ -4,10 +4,11 @@ import inspect
 
 import pytest
 
-from arac import config as config_module
+from arac import limits
 from arac.algorithms import ALGORITHMS
-from arac.config import ARACConfig, Config, SACConfig, SACNFConfig, configured, default_steps, paper_table, task_name
+from arac.config import ARACConfig, Config, SACConfig, SACNFConfig
 from arac.errors import UserError
+from arac.presets import configured, default_steps, paper_table, task_name
 
 COLUMNS = ("flows", "sigma", "archive_capacity", "actor_coefficient", "temperature", "strategy", "steps")
 PAPER = {
@@ -224,7 +225,7 @@ def test_every_field_has_a_line_of_help(kind):
 def test_every_number_has_bounds():
     named = {field.name for kind in KINDS for field in dataclasses.fields(kind)}
     without = {"critic", "strategy", "ar_base", "store_evaluation", "discounts"}  # words, switches, a list
-    assert set(config_module._AT_LEAST) == named - without
+    assert set(limits.AT_LEAST) == named - without
 
 
 @pytest.mark.parametrize(

@@ -138,8 +138,8 @@ def test_mujocos_warnings_are_heard_again_once_an_environment_is_made():
 
 
 def test_every_short_name_is_an_environment_with_the_papers_parameters():
-    from arac.config import paper_table, task_name
     from arac.envs.tasks import TASKS
+    from arac.presets import paper_table, task_name
 
     assert {task_name(name) for name in TASKS} - {"DeceptivePoint"} == set(paper_table())
     for name, env_id in TASKS.items():

@@ -11,8 +11,8 @@ from importlib.util import find_spec
 import pytest
 
 from arac import metrics
-from arac.config import paper_table
 from arac.doctor import examine
+from arac.presets import paper_table
 
 PAPERS = [
     "Ant", "HalfCheetah", "Hopper", "Walker2d", "Humanoid", "HumanoidStandup", "HumanoidRllab", "SparseHumanoid",

@@ -1,0 +1,68 @@
+"""The command: `arac train | resume | evaluate | doctor | reproduce | list`."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+# JAX tells of devices that are not there; a user of the command has not asked.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+from arac.cli.experiments import reproduce
+from arac.cli.looking import examine, list_things
+from arac.cli.training import evaluate, resume, train
+from arac.errors import EnvironmentFailure, StorageFailure, UserError
+
+USAGE = """\
+usage: arac COMMAND [...]
+
+  train ENV        train ARAC, or --algo another, on a Gymnasium environment
+  resume RUN       go on with a run that was stopped or killed, exactly where it was
+  evaluate RUN     play fresh episodes with the champion of a run
+  doctor RUN       verify everything in a run folder and say what was found
+  reproduce NAME   run an experiment: its table and its picture
+  list algos|envs  what there is to train, and on what
+
+`arac COMMAND --help` explains each.  arac --version prints the version."""
+
+COMMANDS: dict[str, Callable[[list[str]], int | None]] = {
+    "train": train,
+    "resume": resume,
+    "evaluate": evaluate,
+    "doctor": examine,
+    "reproduce": reproduce,
+    "list": list_things,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command and gives its exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _dispatch(words)
+    except UserError as error:
+        print(f"arac: {error}", file=sys.stderr)
+        return 2
+    except (EnvironmentFailure, StorageFailure) as error:
+        print(f"arac: {error}", file=sys.stderr)
+        return 3
+    except OSError as error:
+        print(f"arac: the machine failed: {error}", file=sys.stderr)
+        return 3
+    except KeyboardInterrupt:
+        return 130
+
+
+def _dispatch(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help"):
+        print(USAGE)
+        return 0 if words else 2
+    if words[0] == "--version":
+        from arac import __version__
+
+        print(f"arac {__version__}")
+        return 0
+    if words[0] not in COMMANDS:
+        from arac.envs import suggestion
+
+        raise UserError(f"There is no command {words[0]!r}.{suggestion(words[0], COMMANDS)} `arac --help` lists them.")
+    return COMMANDS[words[0]](words[1:]) or 0

@@ -1,0 +1,185 @@
+"""`arac train`, `arac resume` and `arac evaluate`."""
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+import tyro
+
+from arac.cli.words import keyword_arguments, parse, peek, program, say
+from arac.errors import EnvironmentFailure, Interrupted, NotFinite, StorageFailure
+
+ConfigT = TypeVar("ConfigT")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class TrainArgs(Generic[ConfigT]):
+    """Train an agent on a Gymnasium environment.
+
+    Its settings start from the paper's parameters for that task, where the paper has some: the defaults shown
+    below are those of the ENV and --algo given.
+    """
+
+    env: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV")]
+    """Gymnasium id, such as Hopper-v5 or module:Name-v0, or a short name that `arac list envs` shows."""
+    config: tyro.conf.OmitArgPrefixes[ConfigT]
+    algo: str = "arac"
+    """Which system: `arac list algos` shows them."""
+    steps: int = 1_000_000
+    """Environment steps to train for."""
+    seed: int = 0
+    """Fixes every random number of the run."""
+    run_dir: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
+    """A new folder for the run; by default one below runs/, named after task, system and seed."""
+    preset: Literal["paper", "none"] = "paper"
+    """paper: start from the paper's parameters for this task (for ERL, its authors'); none: from plain defaults."""
+    max_episode_steps: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
+    """A time limit per episode; needed where the environment has none."""
+    env_kwargs: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
+    """Arguments for the environment's constructor; values as in TOML, and words as they are."""
+
+
+@dataclass(frozen=True)
+class ResumeArgs:
+    """Go on with a run, from its newest whole checkpoint, as if it had never stopped."""
+
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """The run's folder."""
+    steps: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
+    """A new total of environment steps, if it should go further than it was started for."""
+
+
+@dataclass(frozen=True)
+class EvaluateArgs:
+    """Play episodes without noise with the champion of a run, on seeds that training never used."""
+
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """The run's folder, or a file that an agent was saved to."""
+    episodes: int = 100
+    """How many."""
+    seed: int = 0
+    """Another number gives other episodes."""
+
+
+def train(argv: list[str]) -> None:
+    from arac import presets, runs
+    from arac.agent import AGENTS
+    from arac.algorithms import find
+    from arac.training import check_memory, check_run
+
+    algorithm = find(peek(argv, "--algo") or "arac")
+    use_preset = peek(argv, "--preset") != "none"
+
+    def read(env_id: str) -> TrainArgs[Any]:
+        defaults, _ = presets.configured(algorithm.config, env_id, {}, preset=use_preset)
+        start = TrainArgs(env_id or tyro.MISSING, defaults, algorithm.name, steps=presets.default_steps(env_id))
+        return parse(TrainArgs[algorithm.config], "train", argv, start)  # type: ignore[name-defined]
+
+    env_id = argv[0] if argv and not argv[0].startswith("-") else ""
+    args = read(env_id)
+    if args.env != env_id:  # it stands behind some flag: once more, with the defaults of its task
+        args = read(args.env)
+    agent = AGENTS[algorithm.name](
+        args.env,
+        seed=args.seed,
+        preset=use_preset,
+        max_episode_steps=args.max_episode_steps,
+        env_kwargs=keyword_arguments(args.env_kwargs),
+        **asdict(args.config),
+    )
+    check_run(agent.description, args.steps)
+    check_memory(agent.description)
+    name = f"{re.sub(r'[/:]', '_', agent.env.id)}-{algorithm.name}-seed{args.seed}"
+    folder = args.run_dir or runs.fresh_folder(Path("runs"), name)
+    runs.check_free(folder)
+    _say_what_starts(agent, args.steps, folder)
+    _run(folder, lambda: agent.learn(args.steps, run_dir=folder, progress_bar=True))
+    _say_what_came_out(agent, folder)
+
+
+def resume(argv: list[str]) -> None:
+    from arac import agent
+
+    args = parse(ResumeArgs, "resume", argv)
+    resumed = _run(args.run, lambda: agent.resume(args.run, total_steps=args.steps, progress_bar=True, say=say))
+    _say_what_came_out(resumed, args.run)
+
+
+def evaluate(argv: list[str]) -> None:
+    from arac.agent import load
+    from arac.display import episode_bar
+    from arac.progress import Progress
+
+    args = parse(EvaluateArgs, "evaluate", argv)
+    agent = load(args.run, say=say)
+    progress = Progress()
+    with episode_bar(progress, args.episodes):
+        score = agent.evaluate(args.episodes, seed=args.seed, progress=progress)
+    print(f"{agent.algorithm.title} on {agent.env.id}, trained for {agent.state.env_steps:,} steps")
+    print(f"champion over {args.episodes} fresh episodes: {score.mean:,.1f} ± {score.std:,.1f}")
+    low, high = score.returns.min(), score.returns.max()
+    print(f"lowest {low:,.1f}, highest {high:,.1f}, mean length {score.lengths.mean():,.0f}")
+
+
+def _run(folder: Path, work: Callable[[], Result]) -> Result:
+    """Does the work; if it stops before its end, says how to go on."""
+    how = f"{program()} resume {folder}"
+    try:
+        return work()
+    except Interrupted:
+        print(f"\nstopped; the checkpoint is written. Go on with: {how}", file=sys.stderr)
+        raise
+    except KeyboardInterrupt:
+        print(f"\nstopped at once; the last checkpoint stands. Go on with: {how}", file=sys.stderr)
+        raise
+    except NotFinite:
+        raise
+    except EnvironmentFailure as error:
+        raise EnvironmentFailure(f"{error}\nThe last complete generation is saved. Go on with: {how}") from None
+    except StorageFailure as error:
+        raise StorageFailure(f"{error} When that is mended, go on with: {how}") from None
+
+
+def _say_what_starts(agent: Any, steps: int, folder: Path) -> None:
+    env, preset = agent.env, agent.description.preset
+    settings = "plain defaults, with your flags"
+    if preset:
+        row = ", ".join(f"{name} {getattr(agent.config, name)}" for name in agent.config.preset_fields)
+        whose = "the paper's" if agent.config.preset_table == "paper" else "its authors'"
+        settings = f"{whose} parameters for {preset}, with your flags: {row}"
+    print(f"{agent.algorithm.title} on {env.id}: {env.observation_size} observations, {env.action_size} actions")
+    print(f"settings: {settings}")
+    print(f"{steps:,} environment steps, seed {agent.description.seed}, into {folder}", flush=True)
+
+
+def _say_what_came_out(agent: Any, folder: Path) -> None:
+    from arac import curve, metrics
+
+    title = f"{agent.algorithm.title} on {agent.env.id}, seed {agent.description.seed}"
+    try:
+        rows = metrics.read_evaluations(folder)
+    except (OSError, ValueError):
+        print(f"{folder / 'evaluations.jsonl'} cannot be read any more, so there is no curve of it")
+        return
+    if not rows:
+        return
+    best = max(rows, key=lambda row: row["champion_return"])
+    last = rows[-1]
+    which = f": agent {last['champion']}" if len(last["fitness"]) > 1 else ""
+    print(
+        f"\nchampion{which} with a return of {last['champion_return']:,.1f} "
+        f"at {last['env_steps']:,} steps (first measured {rows[0]['champion_return']:,.1f} at "
+        f"{rows[0]['env_steps']:,}; best {best['champion_return']:,.1f} at {best['env_steps']:,})"
+    )
+    print(f"run folder: {folder}")
+    print(f"learning curve: {curve.draw(folder, title)}")
+    print("next:")
+    print(f"  {program()} evaluate {folder} --episodes 100")
+    print(f"  {program()} resume {folder} --steps {2 * last['env_steps']}")
+    if find_spec("tensorboard"):
+        print(f"  {program('tensorboard')} --logdir {folder / 'tensorboard'}")
