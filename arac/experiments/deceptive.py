@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import rich.progress
 
 from arac.agent import Agent, load
 from arac.envs import deceptive
@@ -64,7 +65,10 @@ def run(steps: int, seeds: int, parent: Path, out: Path, *, processes: int) -> s
         for system, (algorithm, settings) in SYSTEMS.items()
     }
     carry_out(list(jobs.values()), parent, processes=processes)
-    outcomes = [outcome(system, seed, parent / job.name) for (system, seed), job in jobs.items()]
+    outcomes = [
+        outcome(system, seed, parent / job.name)
+        for (system, seed), job in rich.progress.track(jobs.items(), "measuring", len(jobs), transient=True)
+    ]
     out.mkdir(parents=True, exist_ok=True)
     table = as_table(outcomes, steps)
     (out / "deceptive.md").write_text(table)
