@@ -1,17 +1,19 @@
 """Critics: twin Q with a state value (SAC v1, the paper's), or twin Q alone (SAC v2, TD3), or one Q (DDPG)."""
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from arac.networks import MLP, Style, elu
+from arac.networks import MLP, Style, elu, product
 from arac.policies import DeterministicPolicy
 from arac.population import over_members
 
-Network = TypeVar("Network", bound="MLP | TwinQ | DeterministicPolicy")
+Network = TypeVar("Network", bound="MLP | TwinQ | WideTwinQ | DeterministicPolicy")
+Tree = TypeVar("Tree")
 CriticKind: TypeAlias = Literal["value", "twin"]
 
 
@@ -27,6 +29,68 @@ class TwinQ:
     ) -> Float[Array, "2 batch"]:
         pair = jnp.concatenate([observation, action], -1)
         return jax.vmap(lambda network: network(pair)[..., 0])(self.networks)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class WideTwinQ:
+    """The same two networks as the update loops have them: the first layers side by side in one product, state and
+    action apart.
+
+    What comes of the state is then computed once for all the actions that it is asked with, and the gradient for an
+    action costs nothing for the state.
+    """
+
+    state: Float[Array, "obs wide"]
+    action: Float[Array, "action wide"]
+    bias: Float[Array, " wide"]
+    later: MLP  # the other layers, stacked
+
+    @staticmethod
+    def of(q: TwinQ, action_size: int) -> "WideTwinQ":
+        network = q.networks
+        assert isinstance(network, MLP)
+        first = jnp.concatenate(list(network.weights[0]), -1)
+        return WideTwinQ(
+            state=first[:-action_size],
+            action=first[-action_size:],
+            bias=network.biases[0].ravel(),
+            later=replace(network, weights=network.weights[1:], biases=network.biases[1:]),
+        )
+
+    def as_twin(self) -> TwinQ:
+        count = len(self.later.weights[0])
+        first = jnp.stack(jnp.split(jnp.concatenate([self.state, self.action]), count, -1))
+        biases = jnp.stack(jnp.split(self.bias, count))
+        later = self.later
+        return TwinQ(replace(later, weights=(first, *later.weights), biases=(biases, *later.biases)))
+
+    def __call__(
+        self, observation: Float[Array, "batch obs"], action: Float[Array, "batch action"]
+    ) -> Float[Array, "2 batch"]:
+        wide = product(observation, self.state) + product(action, self.action) + self.bias
+        hidden = jnp.moveaxis(wide.reshape(*wide.shape[:-1], len(self.later.weights[0]), -1), -2, 0)
+        return jax.vmap(lambda later, x: later.onward(x, later.weights, later.biases)[..., 0])(self.later, hidden)
+
+
+Q: TypeAlias = TwinQ | WideTwinQ
+
+
+def widened(tree: Tree, action_size: int) -> Tree:
+    """With every pair of plain Q networks in it as the update loops have them."""
+    return _over_pairs(lambda q: WideTwinQ.of(q, action_size), TwinQ, tree)
+
+
+def narrowed(tree: Tree) -> Tree:
+    """Back from `widened`."""
+    return _over_pairs(lambda q: q.as_twin(), WideTwinQ, tree)
+
+
+def _over_pairs(convert: Callable[[Any], Any], kind: type, tree: Tree) -> Tree:
+    def is_pair(node: Any) -> bool:
+        return isinstance(node, kind) and not isinstance(getattr(node, "networks", None), BranchedQ)
+
+    return jax.tree.map(lambda node: convert(node) if is_pair(node) else node, tree, is_leaf=is_pair)
 
 
 @jax.tree_util.register_dataclass
@@ -56,7 +120,7 @@ class BranchedQ:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class QAndValue:
-    q: TwinQ
+    q: Q
     value: MLP
 
 
@@ -69,7 +133,7 @@ class ValueCritic:
     target: MLP
 
     @property
-    def q(self) -> TwinQ:
+    def q(self) -> Q:
         return self.online.q
 
     def following(self, online: QAndValue, tau: float) -> "ValueCritic":
@@ -82,14 +146,14 @@ class ValueCritic:
 class TwinCritic:
     """Bootstraps from slowly moving twin Q networks and the policy's next action."""
 
-    online: TwinQ
-    target: TwinQ
+    online: Q
+    target: Q
 
     @property
-    def q(self) -> TwinQ:
+    def q(self) -> Q:
         return self.online
 
-    def following(self, online: TwinQ, tau: float) -> "TwinCritic":
+    def following(self, online: Q, tau: float) -> "TwinCritic":
         """The critic after an optimiser step: `online` as it is now, the target a small step towards it."""
         return TwinCritic(online, moved(self.target, online, tau))
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, Float
 
-from arac.critics import Critic, QAndValue, TwinQ, ValueCritic
+from arac.critics import Critic, Q, QAndValue, ValueCritic
 from arac.networks import MLP
 from arac.policies import DeterministicPolicy, FlowPolicy, Policy, gaussian
 from arac.policies import flows as radial
@@ -18,7 +18,7 @@ Base: TypeAlias = Literal["shared", "own", "gaussian"]
 
 
 def critic_loss(
-    online: QAndValue | TwinQ,
+    online: QAndValue | Q,
     critic: Critic,
     policy: Policy,
     temperature: Float[Array, ""],
@@ -32,11 +32,11 @@ def critic_loss(
         return q_loss(online.q, value_target(critic.target, batch, discount), batch) + value_loss(
             online, policy, temperature, batch, noise
         )
-    assert isinstance(online, TwinQ)
+    assert not isinstance(online, QAndValue)
     return q_loss(online, twin_target(critic.target, policy, temperature, batch, noise, discount), batch)
 
 
-def q_loss(q: TwinQ, target: Float[Array, " batch"], batch: Batch) -> Float[Array, ""]:
+def q_loss(q: Q, target: Float[Array, " batch"], batch: Batch) -> Float[Array, ""]:
     """Eq. 3: the squared error of both Q networks, added."""
     error = q(batch.observation, batch.action) - stop_gradient(target)
     return (error**2).mean(-1).sum()
@@ -58,7 +58,7 @@ def value_loss(
 
 
 def twin_target(
-    target_q: TwinQ,
+    target_q: Q,
     policy: Policy,
     temperature: Float[Array, ""],
     batch: Batch,
@@ -73,7 +73,7 @@ def twin_target(
 
 def actor_loss(
     policy: Policy,
-    q: TwinQ,
+    q: Q,
     temperature: Float[Array, ""],
     observation: Float[Array, "batch obs"],
     noise: Float[Array, "batch action"],
@@ -85,7 +85,7 @@ def actor_loss(
 
 
 def smoothed_target(
-    target_q: TwinQ,
+    target_q: Q,
     target_policy: DeterministicPolicy,
     batch: Batch,
     noise: Float[Array, "batch action"],
@@ -97,7 +97,7 @@ def smoothed_target(
 
 
 def deterministic_actor_loss(
-    policy: DeterministicPolicy, q: TwinQ, observation: Float[Array, "batch obs"]
+    policy: DeterministicPolicy, q: Q, observation: Float[Array, "batch obs"]
 ) -> Float[Array, ""]:
     """TD3 and DDPG: minus the first Q of the policy's own actions."""
     return -q(observation, policy.mode(observation))[0].mean()

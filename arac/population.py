@@ -15,6 +15,7 @@ def over_members(init: Callable[[jax.Array], Tree], key: jax.Array, size: int) -
     return jax.vmap(init)(jax.random.split(key, size))
 
 
+@jax.jit
 def stack(members: Sequence[Tree]) -> Tree:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *members)
 

@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int
 from arac.rollout.episode import Episode
 
 # Episodes are written in blocks of this many rows, so that writing compiles once whatever their length.
-_BLOCK = 1024
+_BLOCK = 256
 
 
 @jax.tree_util.register_dataclass
@@ -50,6 +50,10 @@ class Contents(NamedTuple):
     storage: Storage
     oldest: int
     size: int
+
+    @property
+    def action_size(self) -> int:
+        return self.storage.actions.shape[1]
 
 
 class Mark(NamedTuple):
@@ -196,9 +200,18 @@ def replay_bytes(capacity: int, observation_size: int, action_size: int) -> int:
 
 def sample(contents: Contents, key: jax.Array, batch_size: int) -> Batch:
     """Uniform over all transitions, with replacement. Pure: it runs inside the jitted loops."""
+    return gather(contents, positions(contents, key, batch_size))
+
+
+def positions(contents: Contents, key: jax.Array, batch_size: int) -> Int[Array, " batch"]:
+    """Which transitions a mini-batch has, counted from the oldest."""
+    return jax.random.randint(key, (batch_size,), 0, contents.size)
+
+
+def gather(contents: Contents, position: Int[Array, " batch"]) -> Batch:
+    """The transitions at these positions."""
     storage = contents.storage
-    position = contents.oldest + jax.random.randint(key, (batch_size,), 0, contents.size)
-    row = storage.starts[position % storage.starts.shape[0]]
+    row = storage.starts[(contents.oldest + position) % storage.starts.shape[0]]
     return Batch(
         observation=storage.observations[row],
         action=storage.actions[row],

@@ -9,13 +9,20 @@ import zlib
 import jax
 import numpy as np
 
+_MOST = 8  # numbers that a key is made of, beside the seed
+
 
 def key(seed: int, stream: str, *counters: int) -> jax.Array:
     """The JAX key of a stream at the given counters."""
-    result = jax.random.key(seed, impl="threefry2x32")
-    for number in (zlib.crc32(stream.encode()), *counters):
-        result = jax.random.fold_in(result, number)
-    return result
+    numbers = np.zeros(_MOST, np.uint32)
+    numbers[: 1 + len(counters)] = zlib.crc32(stream.encode()), *counters
+    return _folded(jax.random.key(seed, impl="threefry2x32"), numbers, 1 + len(counters))
+
+
+@jax.jit
+def _folded(key: jax.Array, numbers: np.ndarray, count: int) -> jax.Array:
+    """One number after the other, in one call that compiles once."""
+    return jax.lax.fori_loop(0, count, lambda i, folded: jax.random.fold_in(folded, numbers[i]), key)
 
 
 def rng(seed: int, stream: str, *counters: int) -> np.random.Generator:

@@ -10,13 +10,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
-from arac.critics import TwinCritic, TwinQ, moved
+from arac import replay
+from arac.compiling import compiled
+from arac.critics import Q, TwinCritic, moved, narrowed, widened
 from arac.losses import deterministic_actor_loss, q_loss, smoothed_target
 from arac.policies import DeterministicPolicy
 from arac.replay import Batch, Contents
-from arac.updates import OptimiserState, draw
+from arac.updates import Draw, OptimiserState, draw, repeat
 
 
 class Rules(NamedTuple):
@@ -84,7 +86,7 @@ def critic_step(
 
 
 def actor_step(
-    rules: Rules, actor: Actor, q: TwinQ, observation: Float[Array, "batch obs"]
+    rules: Rules, actor: Actor, q: Q, observation: Float[Array, "batch obs"]
 ) -> tuple[Actor, Float[Array, ""]]:
     """One mini-batch for the actor, and its loss."""
     loss, gradient = jax.value_and_grad(deterministic_actor_loss)(actor.policy, q, observation)
@@ -107,7 +109,7 @@ class Losses(NamedTuple):
         }
 
 
-@partial(jax.jit, static_argnames="rules")
+@partial(compiled, static="rules")
 def learner_updates(
     rules: Rules,
     learners: Learner,
@@ -123,13 +125,19 @@ def learner_updates(
     wherever a generation ends.
     """
 
-    def update(i: int, carry: tuple[Learner, Losses]) -> tuple[Learner, Losses]:
+    def draw_all(i: Any) -> tuple[Any, Draw]:
+        return i, jax.vmap(lambda key: draw(rules.batch_size, contents, jax.random.fold_in(key, i)))(keys)
+
+    def update(drawn: tuple[Any, Draw], carry: tuple[Learner, Losses]) -> tuple[Learner, Losses]:
+        i, draws = drawn
         learners, sums = carry
         moves_actor = (i + 1) % rules.policy_delay == 0
 
-        def one(learner: Learner, discount: Float[Array, ""], key: jax.Array) -> tuple[Learner, Losses]:
-            batch, noise = draw(rules.batch_size, contents, jax.random.fold_in(key, i))
-            critic, critic_loss = critic_step(rules, learner.critic, learner.target_policy, discount, batch, noise)
+        def one(learner: Learner, discount: Float[Array, ""], drawn: Draw) -> tuple[Learner, Losses]:
+            batch = replay.gather(contents, drawn.positions)
+            critic, critic_loss = critic_step(
+                rules, learner.critic, learner.target_policy, discount, batch, drawn.noise
+            )
 
             def delayed(_: None) -> tuple[Learner, Float[Array, ""]]:
                 actor, loss = actor_step(rules, learner.actor, critic.critic.online, batch.observation)
@@ -142,14 +150,16 @@ def learner_updates(
             learner, actor_loss = jax.lax.cond(moves_actor, delayed, kept, None)
             return learner, Losses(critic_loss, actor_loss)
 
-        learners, losses = jax.vmap(one)(learners, discounts, keys)
+        learners, losses = jax.vmap(one)(learners, discounts, draws)
         return learners, jax.tree.map(jnp.add, sums, losses)
 
     zeros = jnp.zeros(discounts.shape)
-    return jax.lax.fori_loop(start, stop, update, (learners, Losses(zeros, zeros)))
+    wide = jax.vmap(lambda learner: widened(learner, contents.action_size))(learners)
+    wide, sums = repeat(start, stop, draw_all, update, (wide, Losses(zeros, zeros)))
+    return jax.vmap(narrowed)(wide), sums
 
 
-@partial(jax.jit, static_argnames="rules")
+@partial(compiled, static="rules")
 def critic_updates(
     rules: Rules,
     learner: CriticLearner,
@@ -162,26 +172,33 @@ def critic_updates(
 ) -> tuple[CriticLearner, Float[Array, ""]]:
     """Updates of a critic alone, whose targets use `policy` as it is; and the sum of their losses."""
 
-    def update(i: int, carry: tuple[CriticLearner, Any]) -> tuple[CriticLearner, Any]:
+    def update(drawn: Draw, carry: tuple[CriticLearner, Any]) -> tuple[CriticLearner, Any]:
         learner, total = carry
-        batch, noise = draw(rules.batch_size, contents, jax.random.fold_in(key, i))
-        learner, loss = critic_step(rules, learner, policy, jnp.float32(discount), batch, noise)
+        batch = replay.gather(contents, drawn.positions)
+        learner, loss = critic_step(rules, learner, policy, jnp.float32(discount), batch, drawn.noise)
         following = learner.critic.following(learner.critic.online, rules.tau)
         return learner._replace(critic=following), total + loss
 
-    return jax.lax.fori_loop(start, stop, update, (learner, jnp.zeros(())))
+    def draw_one(i: Any) -> Draw:
+        return draw(rules.batch_size, contents, jax.random.fold_in(key, i))
+
+    wide, total = repeat(start, stop, draw_one, update, (widened(learner, contents.action_size), jnp.zeros(())))
+    return narrowed(wide), total
 
 
-@partial(jax.jit, static_argnames="rules")
+@partial(compiled, static="rules")
 def actor_updates(
-    rules: Rules, actor: Actor, q: TwinQ, contents: Contents, key: jax.Array, start: int, stop: int
+    rules: Rules, actor: Actor, q: Q, contents: Contents, key: jax.Array, start: int, stop: int
 ) -> tuple[Actor, Float[Array, ""]]:
     """Updates of an actor alone, with a critic that stays as it is; and the sum of their losses."""
+    wide = widened(q, contents.action_size)
 
-    def update(i: int, carry: tuple[Actor, Any]) -> tuple[Actor, Any]:
+    def update(positions: Int[Array, " batch"], carry: tuple[Actor, Any]) -> tuple[Actor, Any]:
         actor, total = carry
-        batch, _ = draw(rules.batch_size, contents, jax.random.fold_in(key, i))
-        actor, loss = actor_step(rules, actor, q, batch.observation)
+        actor, loss = actor_step(rules, actor, wide, replay.gather(contents, positions).observation)
         return actor, total + loss
 
-    return jax.lax.fori_loop(start, stop, update, (actor, jnp.zeros(())))
+    def draw_one(i: Any) -> Int[Array, " batch"]:
+        return draw(rules.batch_size, contents, jax.random.fold_in(key, i)).positions
+
+    return repeat(start, stop, draw_one, update, (actor, jnp.zeros(())))

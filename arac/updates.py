@@ -4,21 +4,26 @@ Episode lengths change every generation, so the number of updates is a traced nu
 Update i draws its mini-batch and noise from (key, i) alone: how a count is cut into calls changes nothing.
 """
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from arac import replay
-from arac.critics import Critic
+from arac.compiling import compiled
+from arac.critics import Critic, narrowed, widened
 from arac.losses import Archived, Base, actor_loss, attraction_repulsion_loss, critic_loss
 from arac.policies import FlowPolicy
 from arac.replay import Batch, Contents
 
 OptimiserState: TypeAlias = Any
+Carry = TypeVar("Carry")
+Drawn = TypeVar("Drawn")
+_AHEAD = 32  # updates whose random numbers are drawn at once
 
 
 class Rules(NamedTuple):
@@ -101,7 +106,7 @@ class ActorMetrics(NamedTuple):
     archive_kl: Float[Array, ""]
 
 
-@partial(jax.jit, static_argnames="rules")
+@partial(compiled, static="rules")
 def critic_updates(
     rules: Rules,
     learner: CriticLearner,
@@ -114,16 +119,21 @@ def critic_updates(
 ) -> tuple[CriticLearner, Float[Array, ""]]:
     """Updates `start` to `stop - 1` of the critic with one policy, and the sum of their losses."""
 
-    def update(i: int, carry: tuple[CriticLearner, Float[Array, ""]]) -> tuple[CriticLearner, Float[Array, ""]]:
+    def update(drawn: Draw, carry: tuple[CriticLearner, Float[Array, ""]]) -> tuple[CriticLearner, Float[Array, ""]]:
         learner, total = carry
-        batch, noise = draw(rules.batch_size, contents, jax.random.fold_in(key, i))
-        learner, loss = critic_step(rules, learner, policy, jnp.float32(temperature), batch, noise)
+        batch = replay.gather(contents, drawn.positions)
+        learner, loss = critic_step(rules, learner, policy, jnp.float32(temperature), batch, drawn.noise)
         return learner, total + loss
 
-    return jax.lax.fori_loop(start, stop, update, (learner, jnp.zeros(())))
+    def draw_one(i: Any) -> Draw:
+        return draw(rules.batch_size, contents, jax.random.fold_in(key, i))
+
+    wide = widened(learner, contents.action_size)
+    wide, total = repeat(start, stop, draw_one, update, (wide, jnp.zeros(())))
+    return narrowed(wide), total
 
 
-@partial(jax.jit, static_argnames="rules")
+@partial(compiled, static="rules")
 def actor_updates(
     rules: Rules,
     learners: ActorLearner,
@@ -140,23 +150,53 @@ def actor_updates(
     `archived` and `keys` have the actors' leading axis; without `archived` nothing of attraction and repulsion is
     computed. The metrics are sums over the updates, one for each actor.
     """
+    critic = widened(critic, contents.action_size)
 
-    def one(learner: ActorLearner, archived: Archived | None, key: jax.Array) -> tuple[ActorLearner, ActorMetrics]:
-        batch, noise = draw(rules.batch_size, contents, key)
-        return actor_step(rules, learner, critic, jnp.float32(temperature), archived, batch.observation, noise)
+    def one(learner: ActorLearner, archived: Archived | None, drawn: Draw) -> tuple[ActorLearner, ActorMetrics]:
+        batch = replay.gather(contents, drawn.positions)
+        return actor_step(rules, learner, critic, jnp.float32(temperature), archived, batch.observation, drawn.noise)
 
-    def update(i: int, carry: tuple[ActorLearner, ActorMetrics]) -> tuple[ActorLearner, ActorMetrics]:
+    def update(drawn: Draw, carry: tuple[ActorLearner, ActorMetrics]) -> tuple[ActorLearner, ActorMetrics]:
         learners, totals = carry
-        update_keys = jax.vmap(lambda key: jax.random.fold_in(key, i))(keys)
-        learners, metrics = jax.vmap(one)(learners, archived, update_keys)
+        learners, metrics = jax.vmap(one)(learners, archived, drawn)
         return learners, jax.tree.map(jnp.add, totals, metrics)
 
+    def draw_all(i: Any) -> Draw:
+        return jax.vmap(lambda key: draw(rules.batch_size, contents, jax.random.fold_in(key, i)))(keys)
+
     zeros = jnp.zeros(keys.shape[0])
-    return jax.lax.fori_loop(start, stop, update, (learners, ActorMetrics(zeros, zeros, zeros)))
+    return repeat(start, stop, draw_all, update, (learners, ActorMetrics(zeros, zeros, zeros)))
 
 
-def draw(batch_size: int, contents: Contents, key: jax.Array) -> tuple[Batch, Float[Array, "batch action"]]:
-    """A mini-batch, and standard normal noise for the actions of a policy on it."""
+class Draw(NamedTuple):
+    """The chance in an update."""
+
+    positions: Int[Array, " batch"]  # of the mini-batch in replay
+    noise: Float[Array, "batch action"]  # standard normal, for the actions of a policy on it
+
+
+def draw(batch_size: int, contents: Contents, key: jax.Array) -> Draw:
     batch_key, noise_key = jax.random.split(key)
-    batch = replay.sample(contents, batch_key, batch_size)
-    return batch, jax.random.normal(noise_key, batch.action.shape)
+    noise = jax.random.normal(noise_key, (batch_size, contents.action_size))
+    return Draw(replay.positions(contents, batch_key, batch_size), noise)
+
+
+def repeat(
+    start: Any, stop: Any, draw: Callable[[Any], Drawn], update: Callable[[Drawn, Carry], Carry], carry: Carry
+) -> Carry:
+    """`carry = update(draw(i), carry)` for i from `start` to `stop - 1`.
+
+    What is drawn depends on i alone, so it is drawn for many updates at once: the random numbers of one are too few to
+    keep the machine busy.
+    """
+
+    def some(block: Any, carry: Carry) -> Carry:
+        first = start + block * _AHEAD
+        drawn = jax.vmap(draw)(first + jnp.arange(_AHEAD))
+
+        def one(number: Any, carry: Carry) -> Carry:
+            return update(jax.tree.map(lambda leaf: leaf[number], drawn), carry)
+
+        return jax.lax.fori_loop(0, jnp.minimum(_AHEAD, stop - first), one, carry)
+
+    return jax.lax.fori_loop(0, -((start - stop) // _AHEAD), some, carry)

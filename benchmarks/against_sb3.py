@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import processor
+
+from arac.bench.machine import processor
 
 ENV = "HalfCheetah-v5"
 WARMUP, BATCH, RATE, HIDDEN, REPLAY = 5_000, 256, 3e-4, 256, 100_000

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import processor, random_episode
 
 from arac import ARAC, checkpoint
+from arac.bench.machine import processor, random_episode
 from arac.files import seal
 from arac.metrics import DETERMINISTIC_FILES
 from arac.replay import ReplayBuffer

@@ -6,15 +6,15 @@ import numpy as np
 import optax
 import pytest
 
-from arac import td3_updates
 from arac.critics import BranchedQ, TwinCritic, TwinQ, init_twin_critic
 from arac.losses import deterministic_actor_loss, q_loss, smoothed_target
 from arac.networks import MLP, LayerNorm, Style
 from arac.policies import DeterministicPolicy
 from arac.population import members, over_members, stack, to_numpy
-from arac.replay import Batch, ReplayBuffer
+from arac.replay import Batch, ReplayBuffer, gather
 from arac.rollout.episode import Episode
 from arac.td3_updates import Learner, Rules, actor_updates, begin_actor, critic_step, critic_updates, learner_updates
+from arac.updates import draw
 
 OBS, ACT = 3, 2
 RULES = Rules(actor_learning_rate=1e-3, critic_learning_rate=2e-3, tau=0.1, batch_size=8)
@@ -185,7 +185,8 @@ def test_without_delay_smoothing_and_with_one_q_it_is_ddpg():
     q = TwinQ(over_members(lambda key: BranchedQ.init(key, OBS, ACT, branch=6, joint=7), jax.random.key(0), 1))
     start = Learner.begin(rules, policy(), TwinCritic(q, q))
     after, _ = run(stack([start]), 0, 1, rules=rules)
-    data, _ = td3_updates.draw(8, filled(), jax.random.fold_in(jax.random.split(jax.random.key(5), 1)[0], 0))
+    drawn = draw(8, filled(), jax.random.fold_in(jax.random.split(jax.random.key(5), 1)[0], 0))
+    data = gather(filled(), drawn.positions)
 
     def loss(online):
         action = policy().mode(data.next_observation)
@@ -204,7 +205,8 @@ def test_a_critic_alone_and_an_actor_alone_are_the_same_steps():
     """CEM-TD3's loops: the critic's target uses the actor itself, and follows with every update."""
     start, contents, key = learner(), filled(), jax.random.key(3)
     after, _ = critic_updates(RULES, start.critic, start.actor.policy, 0.9, contents, key, 0, 1)
-    data, noise = td3_updates.draw(8, contents, jax.random.fold_in(key, 0))
+    drawn = draw(8, contents, jax.random.fold_in(key, 0))
+    data, noise = gather(contents, drawn.positions), drawn.noise
     expected, _ = critic_step(RULES, start.critic, start.actor.policy, jnp.float32(0.9), data, noise)
     assert_same_trees(after.critic.online, expected.critic.online)
     old, online = start.critic.critic.target, expected.critic.online
@@ -218,11 +220,11 @@ def test_a_critic_alone_and_an_actor_alone_are_the_same_steps():
 
 
 def test_the_loops_compile_once_whatever_the_counts():
-    before = learner_updates._cache_size()
+    before = learner_updates.count()
     learners = stack([learner()])
     for start, stop in ((0, 3), (3, 4), (4, 40)):
         learners, _ = run(learners, start, stop, rules=RULES._replace(tau=0.07))
-    assert learner_updates._cache_size() == before + 1
+    assert learner_updates.count() == before + 1
 
 
 @pytest.mark.parametrize("style", [Style("relu"), Style("tanh"), Style("leaky_relu"), Style("elu"),

@@ -2,16 +2,17 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from arac import streams
+from arac import replay, streams
 from arac.algorithms.shared import Context, Evaluation, alone, learning_steps, rules
+from arac.compiling import compiled
 from arac.config import SACConfig, SACNFConfig
-from arac.critics import init_critic
+from arac.critics import init_critic, narrowed, widened
 from arac.envs import EnvSpec
 from arac.losses import temperature_loss
 from arac.policies import FlowPolicy
@@ -20,6 +21,7 @@ from arac.replay import Contents
 from arac.updates import (
     ActorLearner,
     CriticLearner,
+    Draw,
     OptimiserState,
     Rules,
     actor_step,
@@ -27,6 +29,7 @@ from arac.updates import (
     critic_step,
     draw,
     gradient_step,
+    repeat,
 )
 
 
@@ -109,7 +112,7 @@ class Losses(NamedTuple):
     temperature: float | Float[Array, ""]
 
 
-@partial(jax.jit, static_argnames=("rules", "target_entropy"))
+@partial(compiled, static=("rules", "target_entropy"))
 def sac_updates(
     rules: Rules,
     target_entropy: float | None,
@@ -121,13 +124,17 @@ def sac_updates(
 ) -> tuple[Learner, Losses]:
     """Updates `start` to `stop - 1`: critic, actor, and the temperature if it has a target entropy."""
 
-    def one(i: int, carry: tuple[Learner, Losses]) -> tuple[Learner, Losses]:
-        learner, sums = carry
+    def draw_one(i: Any) -> tuple[Draw, Float[Array, "batch action"]]:
         critic_key, actor_key = jax.random.split(jax.random.fold_in(key, i))
-        batch, noise = draw(rules.batch_size, contents, critic_key)
+        drawn = draw(rules.batch_size, contents, critic_key)
+        return drawn, jax.random.normal(actor_key, drawn.noise.shape)
+
+    def one(drawn: tuple[Draw, Any], carry: tuple[Learner, Losses]) -> tuple[Learner, Losses]:
+        (positions, noise), actor_noise = drawn
+        learner, sums = carry
+        batch = replay.gather(contents, positions)
         temperature = jnp.exp(learner.log_temperature)
         critic, critic_loss = critic_step(rules, learner.critic, learner.actor.policy, temperature, batch, noise)
-        actor_noise = jax.random.normal(actor_key, noise.shape)
         actor, metrics = actor_step(
             rules, learner.actor, critic.critic, temperature, None, batch.observation, actor_noise
         )
@@ -139,4 +146,6 @@ def sac_updates(
         return Learner(actor, critic, *tuned), jax.tree.map(jnp.add, sums, new)
 
     zero = jnp.zeros(())
-    return jax.lax.fori_loop(start, stop, one, (learner, Losses(zero, zero, zero, zero)))
+    wide = widened(learner, contents.action_size)
+    wide, sums = repeat(start, stop, draw_one, one, (wide, Losses(zero, zero, zero, zero)))
+    return narrowed(wide), sums

@@ -125,8 +125,10 @@ def measure(context: Context, state: Any, played: Played, archive_size: int, los
     kl = np.zeros((len(played.returns),) * 2)
     if isinstance(state.population, FlowPolicy):
         key = streams.key(context.seed, "diversity", state.generation)
-        batch, noise = draw(context.config.batch_size, context.replay.contents, key)
-        kl = np.asarray(pairwise_kl(state.population, batch.observation, noise), np.float64)
+        contents = context.replay.contents
+        drawn = draw(context.config.batch_size, contents, key)
+        observation = replay.gather(contents, drawn.positions).observation
+        kl = np.asarray(pairwise_kl(state.population, observation, drawn.noise), np.float64)
     return Evaluation(
         env_steps=state.env_steps,
         generation=state.generation,

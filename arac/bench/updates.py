@@ -1,0 +1,159 @@
+"""Updates against the machine's limit: how much of an update's time its matrix multiplications alone would take.
+
+For each update the products it needs are read off its own computation graph, with their exact shapes and layouts,
+and run alone in one jitted loop, interleaved with the update in the same process. The ratio is the time of the
+products over the time of the whole update: 1 would mean that sampling, activations, losses, the flows and Adam cost
+nothing.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from arac import envs, updates
+from arac.bench.machine import by_turns, filled_replay
+from arac.bench.products import Product, products_loop, products_of
+from arac.compiling import compiled
+from arac.critics import init_critic, widened
+from arac.envs.tasks import full_name
+from arac.losses import Archived
+from arac.policies import FlowPolicy
+from arac.population import over_members, take
+from arac.presets import paper_table
+from arac.replay import Contents, gather
+from arac.updates import ActorLearner, CriticLearner, Rules
+
+MEMBERS, ELITES, ARCHIVED = 5, 2, 5
+RULES = Rules(discount=0.99, tau=0.005, learning_rate=3e-4, batch_size=256, kl_clip=1.0)
+STORED = 50_000
+
+
+class Case(NamedTuple):
+    """An update, as loops of n: whole, its sampling alone, its optimiser alone; and its products."""
+
+    name: str
+    loop: Callable[[int], Any]
+    sampling: Callable[[int], Any]
+    adam: Callable[[int], Any]
+    products: list[Product]
+
+
+def measure(tasks: list[str], *, rounds: int, count: int) -> Iterator[dict[str, Any]]:
+    """A row for each task and update: medians over `rounds` loops of `count` updates."""
+    for task in tasks:
+        spec, row = envs.check(full_name(task)), paper_table()[task]
+        sigma = None if row["sigma"] == "learned" else float(row["sigma"])
+        for case in cases(spec.observation_size, spec.action_size, row["flows"], sigma):
+            yield {"task": task, "update": case.name, **compare(case, rounds=rounds, count=count)}
+
+
+def peak_gflops(rounds: int) -> float:
+    """Of large products: what the machine can do at best."""
+    cube = jax.random.normal(jax.random.key(0), (1024, 1024))
+    run = compiled(lambda x: jax.lax.fori_loop(0, 20, lambda _, y: 1e-2 * (y @ x), x), static=())
+    [time] = by_turns([lambda: run(cube)], rounds)
+    return 20 * 2 * 1024**3 / time / 1e9
+
+
+def compare(case: Case, *, rounds: int, count: int) -> dict[str, float]:
+    loops = case.loop, products_loop(case.products), case.sampling, case.adam
+    times = by_turns([lambda loop=loop: loop(count) for loop in loops], rounds)  # type: ignore[misc]
+    update, product, sampling, adam = (time / count for time in times)
+    return {
+        "per_second": 1 / update,
+        "update_ms": 1e3 * update,
+        "products_ms": 1e3 * product,
+        "products_gflops": sum(product.flops for product in case.products) / product / 1e9,
+        "sampling_ms": 1e3 * sampling,
+        "adam_ms": 1e3 * adam,
+        "ratio": product / update,
+    }
+
+
+def cases(observation_size: int, action_size: int, flows: int, sigma: float | None) -> Iterator[Case]:
+    contents = filled_replay(observation_size, action_size, STORED).contents
+    key = jax.random.key(0)
+    keys = jax.random.split(key, MEMBERS)
+    optimiser = updates.adam(RULES)
+
+    def policy(key: jax.Array) -> FlowPolicy:
+        return FlowPolicy.init(key, observation_size, action_size, hidden=(256,), flows=flows, sigma=sigma)
+
+    population = over_members(policy, key, MEMBERS)
+    actors = ActorLearner(population, jax.vmap(optimiser.init)(population))
+    critic = init_critic(key, "value", observation_size, action_size, (256, 256))
+    learner = CriticLearner(critic, optimiser.init(critic.online))
+    drawn = updates.draw(RULES.batch_size, contents, key)
+    batch, wide = gather(contents, drawn.positions), widened(learner, action_size)
+
+    one = take(population, 0)
+    yield Case(
+        "critic",
+        lambda n: updates.critic_updates(RULES, learner, one, 0.2, contents, key, 0, n),
+        sampling_loop(contents, keys[:1]),
+        adam_loop(critic.online, learner.optimiser),
+        products_of(lambda: updates.critic_step(RULES, wide, one, jnp.float32(0.2), batch, drawn.noise)),
+    )
+
+    def actor_case(name: str, members: int, archived: Archived | None) -> Case:
+        learners = take(actors, np.arange(members))
+        draws = jax.vmap(lambda key: updates.draw(RULES.batch_size, contents, key))(keys[:members])
+        observations = gather(contents, draws.positions).observation
+
+        def one_update() -> Any:
+            return jax.vmap(
+                lambda learner, felt, observation, noise: updates.actor_step(
+                    RULES, learner, wide.critic, jnp.float32(0.2), felt, observation, noise
+                )
+            )(learners, archived, observations, draws.noise)
+
+        def loop(n: int) -> Any:
+            return updates.actor_updates(RULES, learners, critic, 0.2, archived, contents, keys[:members], 0, n)
+
+        return Case(
+            name,
+            loop,
+            sampling_loop(contents, keys[:members]),
+            adam_loop(learners.policy, learners.optimiser, stacked=True),
+            products_of(one_update),
+        )
+
+    felt = Archived(
+        jax.tree.map(lambda leaf: jnp.stack([leaf] * ELITES), population),
+        jnp.full((ELITES, ARCHIVED), 0.2),
+    )
+    yield actor_case(f"{MEMBERS} actors", MEMBERS, None)
+    yield actor_case(f"{ELITES} elites with AR", ELITES, felt)
+
+
+def sampling_loop(contents: Contents, keys: jax.Array) -> Callable[[int], Any]:
+    """Mini-batches and noise for n updates, one for each key and update."""
+
+    @jax.jit
+    def run(n: int, contents: Contents) -> jax.Array:
+        def draw(i: Any) -> updates.Draw:
+            return jax.vmap(lambda key: updates.draw(RULES.batch_size, contents, jax.random.fold_in(key, i)))(keys)
+
+        def use(drawn: updates.Draw, total: jax.Array) -> jax.Array:
+            sampled = jax.lax.optimization_barrier((gather(contents, drawn.positions), drawn.noise))
+            return total + sum(leaf.ravel()[0] for leaf in jax.tree.leaves(sampled))
+
+        return updates.repeat(0, n, draw, use, jnp.zeros(()))
+
+    return lambda n: run(n, contents)
+
+
+def adam_loop(parameters: Any, optimiser: Any, *, stacked: bool = False) -> Callable[[int], Any]:
+    """n steps of the optimiser with a gradient that costs nothing."""
+
+    def step(parameters: Any, optimiser: Any) -> tuple[Any, Any]:
+        return updates.gradient_step(RULES, parameters, parameters, optimiser)
+
+    def once(_: int, carry: tuple[Any, Any]) -> tuple[Any, Any]:
+        return jax.vmap(step)(*carry) if stacked else step(*carry)
+
+    run = jax.jit(lambda n, start: jax.lax.fori_loop(0, n, once, start))
+    return lambda n: run(n, (parameters, optimiser))
