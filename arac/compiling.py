@@ -1,7 +1,11 @@
-"""How the update loops are compiled."""
+"""How the update loops are compiled, and where what was compiled is kept."""
 
+import os
+import platform
+import zlib
 from collections.abc import Callable
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import jax
@@ -44,3 +48,29 @@ def _known_options() -> dict[str, str] | None:
     except jax.errors.JaxRuntimeError:
         return None
     return _OPTIONS
+
+
+def keep_between_runs() -> None:
+    """Lets this process find what others have compiled, in the user's cache folder; for commands, not for a library.
+
+    A folder that the user has set for JAX, in its own ways, stays.
+    """
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is not None:
+        return
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(home) / "arac" / f"compiled-{_machine():08x}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return
+    if os.access(folder, os.W_OK):
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+
+
+def _machine() -> int:
+    """A number for what code is compiled for: a home folder may be shared by machines of several kinds."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    kind = {line for line in lines if line.startswith(("model name", "flags"))} or {platform.processor()}
+    return zlib.crc32("\n".join([jax.__version__, platform.machine(), *sorted(kind)]).encode())

@@ -15,7 +15,8 @@ def draw(folder: Path, title: str) -> Path:
     rows = metrics.read_evaluations(folder)
     steps = [row["env_steps"] for row in rows]
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-    for member in range(len(rows[0]["fitness"])):
+    members = len(rows[0]["fitness"])
+    for member in range(members if members > 1 else 0):
         label = "each agent" if member == 0 else None
         axes.plot(steps, [row["fitness"][member] for row in rows], color="0.7", linewidth=1, marker=".", label=label)
     best = [row["champion_return"] for row in rows]

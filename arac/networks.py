@@ -60,10 +60,8 @@ def _product_backward(saved: tuple[Any, Any], gradient: Any) -> tuple[Any, Any]:
     x, weight = saved
     fan_in, fan_out = weight.shape
     barrier = jax.lax.optimization_barrier
-    if fan_out < 64:
-        for_weight = barrier(gradient.T @ x).T
-    else:
-        for_weight = (barrier(x.T) if fan_in % 64 == 0 else x.T) @ gradient
+    crosswise = barrier(x.T) if fan_in % 64 == 0 else x.T
+    for_weight = barrier(gradient.T @ x).T if fan_out < 64 else crosswise @ gradient
     return gradient @ barrier(weight.T), for_weight
 
 

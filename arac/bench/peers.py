@@ -14,7 +14,7 @@ from arac.errors import UserError
 
 TASKS = ("Hopper-v5", "Humanoid-v5")
 LIBRARIES = {"sbx": "SBX", "stable_baselines3": "Stable-Baselines3"}
-REPLAY, WARMUP, INTERVAL = 100_000, 500, 10_000
+WARMUP, INTERVAL = 10_000, 10_000
 NO_EVALUATION = {"eval_interval": 10**9, "eval_episodes": 1}
 
 
@@ -23,19 +23,19 @@ def measure(python: Path, *, rounds: int, stretch: int, with_evaluation: bool) -
     if not python.exists():
         raise UserError(f"There is no {python}: `make bench-peers` sets the peers up, --peers says where they are.")
     for env in TASKS:
-        tasks = {"arac": ours(env, "sac", stretch=stretch, warmup=WARMUP, replay_capacity=REPLAY, **NO_EVALUATION)}
+        tasks = {"arac": ours(env, "sac", stretch=stretch, warmup=WARMUP, **NO_EVALUATION)}
         tasks |= {library: theirs(python, library, env, stretch=stretch) for library in LIBRARIES}
         yield from rows(env, "SAC", by_turns(tasks, rounds))
     for env in TASKS if with_evaluation else ():
         tasks = {
-            "arac": ours(env, "arac", stretch=INTERVAL, warmup=WARMUP, replay_capacity=REPLAY),
+            "arac": ours(env, "arac", stretch=INTERVAL, warmup=WARMUP),
             "stable_baselines3": theirs(python, "stable_baselines3", env, stretch=INTERVAL, evaluation=INTERVAL),
         }
         yield from rows(env, "with evaluation", by_turns(tasks, 1))
 
 
 def theirs(python: Path, library: str, env: str, *, stretch: int, evaluation: int = 0) -> tuple[str, dict[str, Any]]:
-    settings = {"buffer_size": REPLAY, "batch_size": 256, "policy_kwargs": {"net_arch": [256, 256]}}
+    settings = {"batch_size": 256, "policy_kwargs": {"net_arch": [256, 256]}}
     return str(python), {
         "library": library, "env": env, "stretch": stretch, "warmup": WARMUP, "settings": settings,
         "evaluation": evaluation,

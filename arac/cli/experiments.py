@@ -1,4 +1,4 @@
-"""`arac reproduce`."""
+"""`arac reproduce` and `arac bench`."""
 
 import shlex
 import sys
@@ -33,6 +33,36 @@ class ReproduceArgs:
     """Where table and picture go; by default beside the run folders."""
     processes: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
     """Runs at a time, each on one core; by default as many as there are cores."""
+
+
+@dataclass(frozen=True)
+class BenchArgs:
+    """Measure how fast it is on this machine, as ratios taken side by side; nothing else should be running.
+
+    The whole of it takes about 40 minutes on two cores. A table is printed, numbers and a picture are kept.
+    """
+
+    parts: tyro.conf.Positional[tuple[Literal["updates", "peers", "growth", "phases", "start"], ...]] = ()
+    """updates: against their matrix products alone; peers: whole runs against SBX and Stable-Baselines3; growth: with
+    agents, replay and workers; phases: where the time of a run goes; start: up to the first environment step. Without
+    any: all, and peers where they are installed."""
+    out: Annotated[Path, tyro.conf.arg(metavar="PATH")] = Path("bench")
+    """A folder for bench.json and bench.png; parts that were measured before stay in them."""
+    peers: Annotated[Path, tyro.conf.arg(metavar="PYTHON")] = Path(".venv-peers/bin/python")
+    """The interpreter of an environment with the peers; `make bench-peers` sets one up."""
+    quick: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Only see that it works: few rounds, one task."""
+
+
+def bench(argv: list[str]) -> None:
+    from arac import bench
+    from arac.compiling import keep_between_runs
+
+    args = parse(BenchArgs, "bench", argv)
+    keep_between_runs()
+    chosen = args.parts or tuple(name for name in bench.PARTS if name != "peers" or args.peers.exists())
+    bench.run(chosen, args.out, args.peers, bench.QUICK if args.quick else bench.Effort())
+    print(f"\nnumbers and picture: {args.out}/bench.json, bench.png")
 
 
 def reproduce(argv: list[str]) -> None:

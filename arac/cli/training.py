@@ -70,8 +70,10 @@ def train(argv: list[str]) -> None:
     from arac import presets, runs
     from arac.agent import AGENTS
     from arac.algorithms import find
+    from arac.compiling import keep_between_runs
     from arac.training import check_memory, check_run
 
+    keep_between_runs()
     algorithm = find(peek(argv, "--algo") or "arac")
     use_preset = peek(argv, "--preset") != "none"
 
@@ -104,7 +106,9 @@ def train(argv: list[str]) -> None:
 
 def resume(argv: list[str]) -> None:
     from arac import agent
+    from arac.compiling import keep_between_runs
 
+    keep_between_runs()
     args = parse(ResumeArgs, "resume", argv)
     resumed = _run(args.run, lambda: agent.resume(args.run, total_steps=args.steps, progress_bar=True, say=say))
     _say_what_came_out(resumed, args.run)
@@ -112,9 +116,11 @@ def resume(argv: list[str]) -> None:
 
 def evaluate(argv: list[str]) -> None:
     from arac.agent import load
+    from arac.compiling import keep_between_runs
     from arac.display import episode_bar
     from arac.progress import Progress
 
+    keep_between_runs()
     args = parse(EvaluateArgs, "evaluate", argv)
     agent = load(args.run, say=say)
     progress = Progress()

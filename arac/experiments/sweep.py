@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -67,8 +66,8 @@ def carry_out(jobs: Sequence[Job], parent: Path, *, processes: int) -> None:
         raise UserError(f"{parent} cannot be made ({error.strerror}); choose another folder.") from None
     failed: list[Job] = []
     progress = Progress()
-    with tempfile.TemporaryDirectory() as cache, progress.heeding_signals(), _showing(jobs, parent) as show:
-        crew = _Crew(parent, processes, cache)
+    with progress.heeding_signals(), _showing(jobs, parent) as show:
+        crew = _Crew(parent, processes)
         try:
             while waiting or crew.busy:
                 while waiting and crew.has_room:
@@ -122,13 +121,8 @@ def _check(job: Job, folder: Path) -> None:
 class _Crew:
     """The processes that are at work."""
 
-    def __init__(self, parent: Path, size: int, cache: str) -> None:
+    def __init__(self, parent: Path, size: int) -> None:
         self._parent = parent
-        self._env = {
-            **os.environ,
-            "JAX_COMPILATION_CACHE_DIR": cache,
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        }
         self._free = list(islice(cycle(cores()), size))
         self._at_work: list[tuple[Job, subprocess.Popen[bytes], int]] = []
 
@@ -144,9 +138,7 @@ class _Crew:
         core = self._free.pop(0)
         words = [sys.executable, "-m", "arac.cli", *job.words(self._parent / job.name)]
         with (self._parent / "logs" / f"{job.name}.log").open("ab") as log:
-            process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._env, start_new_session=True
-            )
+            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(process.pid, {core})
         self._at_work.append((job, process, core))

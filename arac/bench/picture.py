@@ -1,0 +1,81 @@
+"""What was measured, as a picture: a panel for each part."""
+
+from pathlib import Path
+from typing import Any
+
+NAMES = {"arac": "ours", "sbx": "SBX", "stable_baselines3": "Stable-Baselines3"}
+COLOURS = {"arac": "tab:blue", "sbx": "tab:orange", "stable_baselines3": "tab:green"}
+
+
+def draw(results: dict[str, Any], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    panels = {"updates": _updates, "peers": _peers, "growth": _growth, "phases": _phases}
+    figure, axes = plt.subplots(2, 2, figsize=(13, 9), layout="constrained")
+    for panel, (name, drawn) in zip(axes.flat, panels.items(), strict=True):
+        if name in results:
+            drawn(panel, results[name]["rows"])
+        else:
+            panel.text(0.5, 0.5, f"not measured: arac bench {name}", ha="center", transform=panel.transAxes)
+            panel.set_axis_off()
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def _updates(axes: Any, rows: list[dict[str, Any]]) -> None:
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
+    kinds = list(dict.fromkeys(row["update"] for row in rows))
+    for place, kind in enumerate(kinds):
+        ratios = [next(row["ratio"] for row in rows if (row["task"], row["update"]) == (task, kind)) for task in tasks]
+        axes.bar([x + 0.27 * (place - 1) for x in range(len(tasks))], ratios, width=0.25, label=kind)
+    axes.axhline(0.85, color="0.5", linewidth=1, linestyle="--")
+    axes.set_xticks(range(len(tasks)), tasks, rotation=30, ha="right")
+    axes.set(ylim=(0, 1.2), ylabel="products alone / whole update", title="Updates against the machine's limit")
+    axes.legend(frameon=False, ncols=3, loc="upper center")
+
+
+def _peers(axes: Any, rows: list[dict[str, Any]]) -> None:
+    groups = list(dict.fromkeys((row["task"], row["what"]) for row in rows))
+    seen = set()
+    for place, group in enumerate(groups):
+        ours = [row for row in rows if (row["task"], row["what"]) == group]
+        for number, row in enumerate(ours):
+            label = None if row["library"] in seen else NAMES[row["library"]]
+            seen.add(row["library"])
+            x = place + 0.27 * (number - (len(ours) - 1) / 2)
+            axes.bar(x, row["ms_per_step"], width=0.25, color=COLOURS[row["library"]], label=label)
+            axes.text(x, row["ms_per_step"], f"{row['ms_per_step']:.1f}", ha="center", va="bottom", fontsize=8)
+    axes.set_xticks(range(len(groups)), [f"{what}\n{task}" for task, what in groups], fontsize=8)
+    axes.set(ylabel="ms per environment step", title="Whole runs; lower is better")
+    axes.legend(frameon=False)
+
+
+def _growth(axes: Any, rows: list[dict[str, Any]]) -> None:
+    labels = {
+        "members": "agents: a whole run, relative to 5",
+        "replay": "transitions in replay: a critic update",
+        "workers": "workers: an evaluation",
+    }
+    ticks: dict[str, float] = {}
+    for what, label in labels.items():
+        ours = [row for row in rows if row["what"] == what]
+        places = [len(ticks) + number for number in range(len(ours))]
+        ticks |= {f"{row['size']:,}\n{what}": place for row, place in zip(ours, places, strict=True)}
+        axes.plot(places, [row["ratio"] for row in ours], marker="o", label=label)
+    axes.axhline(1.25, color="0.5", linewidth=1, linestyle="--")
+    axes.set_xticks(list(ticks.values()), list(ticks), fontsize=8)
+    axes.set(ylim=(0, None), ylabel="time, relative", title="How the cost grows")
+    axes.legend(frameon=False, fontsize=8)
+
+
+def _phases(axes: Any, rows: list[dict[str, Any]]) -> None:
+    left = [0.0] * len(rows)
+    for name in rows[0]["shares"]:
+        widths = [100 * row["shares"][name] for row in rows]
+        axes.barh([row["task"] for row in rows], widths, left=left, label=name)
+        left = [a + b for a, b in zip(left, widths, strict=True)]
+    axes.set(xlabel="per cent of the time", title="Where the time of ARAC goes", xlim=(0, 100))
+    axes.legend(frameon=False, ncols=6, loc="upper center", bbox_to_anchor=(0.5, -0.12), fontsize=8)
