@@ -6,7 +6,7 @@ READY := .venv/.ready
 LONGEST := tests/reliability tests/test_exact.py tests/test_baselines.py tests/learning
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test smoke test-thirdparty torture lint format bench against-sb3 clean
+.PHONY: help setup train test smoke test-thirdparty torture lint format bench bench-peers against-sb3 clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -44,8 +44,8 @@ format: $(READY)  ## ruff rewrites what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY)  ## updates against the machine's matrix multiplications, checkpoints against the run
-	$(BIN)/python benchmarks/updates.py
+bench: $(READY)  ## how fast it is: against the machine's limit, growth, phases, start; and what checkpoints cost: half an hour
+	$(BIN)/arac bench updates growth phases start --out results/bench
 	$(BIN)/python benchmarks/saving.py
 
 .venv-peers/.ready: pyproject.toml constraints.txt
@@ -53,7 +53,10 @@ bench: $(READY)  ## updates against the machine's matrix multiplications, checkp
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[peers]'
 	@touch $@
 
-against-sb3: .venv-peers/.ready  ## TD3 and SAC against Stable-Baselines3, in an environment of its own: half an hour
+bench-peers: $(READY) .venv-peers/.ready  ## whole runs against SBX and Stable-Baselines3, in an environment of their own: half an hour
+	$(BIN)/arac bench peers --out results/bench
+
+against-sb3: .venv-peers/.ready  ## what TD3 and SAC learn beside Stable-Baselines3's: half an hour
 	.venv-peers/bin/python benchmarks/against_sb3.py
 
 clean:  ## removes .venv and caches

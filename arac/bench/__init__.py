@@ -1,7 +1,7 @@
 """`arac bench`: how fast it is, as ratios that are measured side by side in one run.
 
-Each part gives rows; they are printed as they come and kept in one JSON file with the machine and the versions, so that a
-part can be measured again without the others.
+Each part gives rows; they are printed as they come and kept in one JSON file with the machine and the versions, so
+that a part can be measured again without the others.
 """
 
 import json

@@ -60,7 +60,8 @@ def bench(argv: list[str]) -> None:
 
     args = parse(BenchArgs, "bench", argv)
     keep_between_runs()
-    chosen = args.parts or tuple(name for name in bench.PARTS if name != "peers" or args.peers.exists())
+    everything = tuple(name for name in bench.PARTS if name != "peers" or args.peers.exists())
+    chosen: tuple[str, ...] = args.parts or everything
     bench.run(chosen, args.out, args.peers, bench.QUICK if args.quick else bench.Effort())
     print(f"\nnumbers and picture: {args.out}/bench.json, bench.png")
 

@@ -1,0 +1,129 @@
+"""What the benchmarks count and keep; the times themselves are nobody's promise."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from arac import bench, compiling
+from arac.bench.picture import draw
+from arac.bench.products import Product, products_loop, products_of
+from arac.bench.turns import by_turns, ours
+from arac.cli import main
+from arac.errors import EnvironmentFailure
+
+
+def test_products_are_counted_once_and_only_where_they_are_needed():
+    x, weight = jnp.ones((4, 3)), jnp.ones((3, 2))
+
+    def step():
+        unused = x.T @ x
+        del unused
+        once, again = x @ weight, x @ weight
+        batched = jax.vmap(jnp.matmul)(jnp.ones((5, 4, 3)), jnp.ones((5, 3, 2)))
+        return once + again, batched
+
+    assert sorted(products_of(step)) == [Product(1, 4, 3, 2), Product(5, 4, 3, 2)]
+
+
+def test_a_gradients_products_are_those_of_backpropagation():
+    x, weights = jnp.ones((4, 3)), (jnp.ones((3, 8)), jnp.ones((8, 2)))
+    found = products_of(lambda: jax.grad(lambda w: jnp.tanh(jnp.tanh(x @ w[0]) @ w[1]).sum())(weights))
+    as_they_are = {(4, 3, 8), (4, 8, 2)}
+    for_weights, for_hidden = {(3, 4, 8), (8, 4, 2)}, {(4, 2, 8)}
+    expected = as_they_are | for_weights | for_hidden
+    assert len(found) == len(expected)
+    either_way = {tuple(p[1:]) for p in found} | {tuple(p.mirrored[1:]) for p in found}
+    assert expected <= either_way
+
+
+def test_a_products_floating_point_operations():
+    assert Product(2, 3, 5, 7).flops == 2 * 2 * 3 * 5 * 7
+
+
+def test_the_products_alone_run():
+    jax.block_until_ready(products_loop([Product(1, 4, 3, 2), Product(2, 4, 4, 4)])(3))
+
+
+def test_contenders_take_turns():
+    task = ours(
+        "Pendulum-v1", "sac", stretch=200, warmup=200, hidden_size=8, batch_size=8, replay_capacity=1000,
+        eval_interval=10**9, eval_episodes=1, workers=0,
+    )  # fmt: skip
+    [turns] = by_turns({"arac": task}, 2).values()
+    assert [turn.steps for turn in turns] == [200, 200]
+    assert all(turn.seconds > 0 and turn.peak_bytes > 10**6 for turn in turns)
+
+
+def test_a_contender_that_fails_says_why():
+    with pytest.raises(EnvironmentFailure, match="NoSuchTask"):
+        by_turns({"arac": ours("NoSuchTask-v0", "sac", stretch=1, warmup=1)}, 1)
+
+
+def test_rows_are_printed_and_kept_and_other_parts_stay(tmp_path, monkeypatch, capsys):
+    part = bench.Part(
+        "title", "head", lambda row: f"line {row['start']}", lambda *_: iter([{"start": 1, "seconds": 2}])
+    )
+    monkeypatch.setitem(bench.PARTS, "start", part)
+    (tmp_path / "bench.json").write_text(json.dumps({"other": {"rows": []}}))
+    bench.run(["start"], tmp_path, tmp_path / "python", bench.QUICK)
+    said = capsys.readouterr().out
+    assert "1 of 1: title" in said
+    assert "line 1" in said
+    kept = json.loads((tmp_path / "bench.json").read_text())
+    assert kept["start"]["rows"] == [{"start": 1, "seconds": 2}]
+    assert kept["start"]["quick"]
+    assert kept["start"]["machine"]["versions"]["jax"] == jax.__version__
+    assert "other" in kept
+    assert (tmp_path / "bench.png").stat().st_size > 1000
+
+
+def test_a_picture_of_everything(tmp_path):
+    names = "collect", "critic", "actors", "evaluate", "save", "other"
+    rows = {
+        "updates": [{"task": "Hopper", "update": kind, "ratio": 0.9} for kind in ("critic", "5 actors")],
+        "peers": [{"task": "Hopper-v5", "what": "SAC", "library": name, "ms_per_step": 5.0}
+                  for name in ("arac", "sbx", "stable_baselines3")],
+        "growth": [{"what": what, "size": size, "ratio": 1.0} for what in ("members", "replay", "workers")
+                   for size in (1, 2)],
+        "phases": [{"task": "Hopper-v5", "shares": dict.fromkeys(names, 1 / 6)}],
+    }  # fmt: skip
+    draw({name: {"rows": of} for name, of in rows.items()}, tmp_path / "bench.png")
+    assert (tmp_path / "bench.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["nonsense"], "nonsense"), (["peers", "--peers", "no/python"], "`make bench-peers` sets the peers up")],
+)
+def test_a_mistake_is_one_sentence(words, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_what_is_compiled_is_kept_where_the_user_wants_it(tmp_path, monkeypatch):
+    set_ = {}
+    monkeypatch.setattr(jax.config, "update", lambda name, value: set_.update({name: value}))
+    compiling.keep_between_runs()
+    assert set_ == {}, "a folder that is set already stays"
+    monkeypatch.setattr(type(jax.config), "jax_compilation_cache_dir", None, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    compiling.keep_between_runs()
+    folder = set_["jax_compilation_cache_dir"]
+    assert folder.startswith(str(tmp_path / "arac" / "compiled-"))
+    set_.clear()
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    compiling.keep_between_runs()
+    assert set_ == {}, "without a folder it goes on without one"
+
+
+def test_an_option_that_xla_does_not_know_is_left_out(monkeypatch):
+    compiling._known_options.cache_clear()
+    monkeypatch.setattr(compiling, "_OPTIONS", {"xla_no_such_option": "1"})
+    try:
+        assert compiling._known_options() is None
+    finally:
+        compiling._known_options.cache_clear()
