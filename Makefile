@@ -32,7 +32,7 @@ test-thirdparty: $(READY)  ## environments of other packages, which it installs:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[thirdparty]'
 	$(BIN)/python -m pytest tests/test_tasks.py -m thirdparty -v
 
-torture: $(READY)  ## kills runs of every algorithm, again and again, and compares: about five minutes
+torture: $(READY)  ## kills runs of every algorithm, again and again, and compares: ten minutes
 	$(BIN)/python tests/reliability/torture.py
 
 lint: $(READY)  ## ruff (format and lint) and mypy

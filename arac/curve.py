@@ -30,7 +30,8 @@ def draw(folder: Path, title: str) -> Path:
         linewidth=0,
     )
     axes.plot(steps, best, color="tab:blue", linewidth=2, marker=".", label="champion (± std over its episodes)")
-    axes.set(title=title, xlabel="environment steps", ylabel="return per episode, without noise")
+    axes.set_title(title, fontsize="medium")
+    axes.set(xlabel="environment steps", ylabel="return per episode, without noise")
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.grid(alpha=0.3)

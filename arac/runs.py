@@ -23,6 +23,7 @@ from arac.envs import Maker
 from arac.errors import StorageFailure, UserError
 from arac.files import Seal, read_bounded, sync_folder, write_durably
 from arac.replay import Mark, ReplayBuffer
+from arac.rollout.local import cores
 
 # What lies in a run folder.
 _FILES = ("config.toml", *metrics.DETERMINISTIC_FILES, "timings.jsonl", "curve.png")
@@ -180,7 +181,11 @@ def _config(description: Description, steps: int, made_with: dict[str, str]) -> 
 
 def versions() -> dict[str, str]:
     """Of all that the last digit of a result may depend on."""
-    return {name: version(name) for name in _VERSIONS} | {"python": platform.python_version()}
+    installed = {name: version(name) for name in _VERSIONS}
+    return installed | {
+        "python": platform.python_version(),
+        "cores": str(len(cores())),
+    }  # products are divided by cores
 
 
 def other_versions(folder: Path) -> list[str]:

@@ -115,7 +115,8 @@ def generation(context: Context, state: State) -> tuple[State, Evaluation | None
     if not evaluation_due(context, state.env_steps, env_steps):
         return learned, None
     shares = {f"rollouts_of_learner_{learner}": float(count) for learner, count in enumerate(visits)}
-    return learned, measure_champion(context, learned, fitness, {**losses, **shares})
+    returns = {f"value_of_learner_{learner}": float(value) for learner, value in enumerate(values)}
+    return learned, measure_champion(context, learned, fitness, {**losses, **shares, **returns})
 
 
 def valued(config: CERLConfig, state: State, episodes: list[Episode]) -> tuple[np.ndarray, np.ndarray]:
