@@ -180,12 +180,12 @@ def _config(description: Description, steps: int, made_with: dict[str, str]) -> 
 
 
 def versions() -> dict[str, str]:
-    """Of all that the last digit of a result may depend on."""
+    """Of all that the last digit of a result may depend on; a product is divided among the cores."""
     installed = {name: version(name) for name in _VERSIONS}
     return installed | {
         "python": platform.python_version(),
         "cores": str(len(cores())),
-    }  # products are divided by cores
+    }
 
 
 def other_versions(folder: Path) -> list[str]:
