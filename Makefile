@@ -23,7 +23,7 @@ train: $(READY)  ## trains ARAC on HalfCheetah for about five minutes and shows 
 	$(BIN)/arac train HalfCheetah-v5 --steps 40000 --warmup-steps 5000 --eval-interval 5000 --eval-episodes 5
 
 test: $(READY)  ## all tests, on up to four cores
-	$(BIN)/python -m pytest $(LONGEST) tests --numprocesses auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest $(LONGEST) tests --numprocesses auto --maxprocesses 4 --dist loadfile --durations 12
 
 smoke: $(READY)  ## the paper's eight tasks, three generations each, and what ERL and CERL learn: 20 minutes
 	$(BIN)/python -m pytest tests/test_tasks.py tests/learning -m smoke -v

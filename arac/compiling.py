@@ -35,8 +35,8 @@ class compiled(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._jitted(*args, **kwargs)
 
-    def count(self) -> int:
-        """How often it was compiled."""
+    def _cache_size(self) -> int:
+        """How often it was compiled; JAX calls it so."""
         return self._jitted._cache_size()
 
 

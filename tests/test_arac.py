@@ -210,19 +210,19 @@ def test_evaluation_happens_at_every_interval_and_at_the_end(counted):
 def test_the_update_loops_compile_once_over_many_episode_lengths():
     config = ARACConfig(**{**SMALL, "batch_size": 9}, eval_interval=60)
     lengths = np.random.default_rng(0).integers(1, 70, 5 * 12).tolist()
-    before = arac.critic_updates.count(), arac.actor_updates.count()
+    before = arac.critic_updates._cache_size(), arac.actor_updates._cache_size()
     run(config, lengths)
     # Critic: one. Actors: all five while the archive is empty, then the elites and the rest.
-    assert arac.critic_updates.count() - before[0] == 1
-    assert arac.actor_updates.count() - before[1] == 3
+    assert arac.critic_updates._cache_size() - before[0] == 1
+    assert arac.actor_updates._cache_size() - before[1] == 3
 
 
 def test_sacs_loop_compiles_once_over_many_episode_lengths():
     config = SACConfig(**{name: value for name, value in SMALL.items() if name != "flows"}, eval_interval=60)
     lengths = np.random.default_rng(1).integers(1, 70, 12).tolist()
     context, state = context_of(config, ScriptedRollouts(lengths)), sac.init(config, ENV, seed=0)
-    before = sac.sac_updates.count()
+    before = sac.sac_updates._cache_size()
     for _ in lengths:
         state, _ = sac.generation(context, state)
     assert state.env_steps == sum(lengths)
-    assert sac.sac_updates.count() - before == 1
+    assert sac.sac_updates._cache_size() - before == 1

@@ -242,10 +242,10 @@ def test_cerls_learners_have_the_papers_horizons(monkeypatch):
 ])  # fmt: skip
 def test_the_loops_compile_once_whatever_the_episodes(kind, loops):
     settings = {"batch_size": 7, "hidden_size": 9, "tau": 0.03}
-    before = [loop.count() for loop in loops]
+    before = [loop._cache_size() for loop in loops]
     _, states = trained(kind, generations=30 if kind is arac.TD3 else 6, **settings)
     assert len({np.int64(steps) for steps in np.diff([state.env_steps for state in states])}) > 1
-    assert [loop.count() for loop in loops] == [size + 1 for size in before]
+    assert [loop._cache_size() for loop in loops] == [size + 1 for size in before]
 
 
 def test_the_command_trains_each_of_them(tmp_path, monkeypatch, capsys):

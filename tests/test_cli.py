@@ -12,6 +12,7 @@ import gymnasium
 import pytest
 
 from arac import metrics
+from arac.agent import ARAC
 from arac.cli import main
 
 SMALL = ["--hidden-size", "16", "--batch-size", "16", "--warmup-steps", "50", "--eval-interval", "100"]
@@ -126,11 +127,22 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(number, generations, whole,
         assert (tmp_path / "run" / name).read_bytes() == (whole / name).read_bytes()
 
 
+def test_what_is_stopped_before_it_began_is_not_said_to_go_on(tmp_path, monkeypatch, capsys):
+    def stopped(*_args, **_settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ARAC, "learn", stopped)
+    assert main(["train", "Pendulum-v1", "--steps", "20000", "--run-dir", str(tmp_path / "run")]) == 130
+    said = capsys.readouterr().err
+    assert "stopped before it began" in said
+    assert "resume" not in said
+
+
 def wait_for_generations(run, generations):
-    """Until that many generations are recorded, or, for none, until the run has its first checkpoint."""
+    """Until that many generations are recorded, or, for none, until the run has begun."""
     timings, deadline = run / "timings.jsonl", time.monotonic() + 120
     while time.monotonic() < deadline:
-        if generations == 0 and any((run / "checkpoints").glob("0*")):
+        if generations == 0 and (run / "config.toml").exists():
             return
         if generations > 0 and timings.exists() and len(timings.read_text().splitlines()) >= generations:
             return

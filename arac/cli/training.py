@@ -141,7 +141,9 @@ def _run(folder: Path, work: Callable[[], Result]) -> Result:
         print(f"\nstopped; the checkpoint is written. Go on with: {how}", file=sys.stderr)
         raise
     except KeyboardInterrupt:
-        print(f"\nstopped at once; the last checkpoint stands. Go on with: {how}", file=sys.stderr)
+        begun = (folder / "config.toml").exists()
+        what = f"stopped at once; the last checkpoint stands. Go on with: {how}" if begun else "stopped before it began"
+        print(f"\n{what}", file=sys.stderr)
         raise
     except NotFinite:
         raise
