@@ -113,6 +113,6 @@ def run(parts: Sequence[str], out: Path, peers_python: Path, effort: Effort) -> 
         for row in part.measure(effort, peers_python):
             rows.append(row)
             print(part.line(row), flush=True)
-        results |= {name: {"machine": machine(), "quick": effort is QUICK, "rows": rows}}
-        path.write_text(json.dumps(results, indent=1) + "\n")
+            results |= {name: {"machine": machine(), "quick": effort is QUICK, "rows": rows}}
+            path.write_text(json.dumps(results, indent=1) + "\n")
         draw(results, out / "bench.png")
