@@ -9,7 +9,7 @@ import pytest
 from arac import bench, compiling
 from arac.bench.picture import draw
 from arac.bench.products import Product, products_loop, products_of
-from arac.bench.turns import by_turns, ours
+from arac.bench.turns import ours, processes_by_turns
 from arac.cli import main
 from arac.errors import EnvironmentFailure
 
@@ -51,14 +51,14 @@ def test_contenders_take_turns():
         "Pendulum-v1", "sac", stretch=200, warmup=200, hidden_size=8, batch_size=8, replay_capacity=1000,
         eval_interval=10**9, eval_episodes=1, workers=0,
     )  # fmt: skip
-    [turns] = by_turns({"arac": task}, 2).values()
+    [turns] = processes_by_turns({"arac": task}, 2).values()
     assert [turn.steps for turn in turns] == [200, 200]
     assert all(turn.seconds > 0 and turn.peak_bytes > 10**6 for turn in turns)
 
 
 def test_a_contender_that_fails_says_why():
     with pytest.raises(EnvironmentFailure, match="NoSuchTask"):
-        by_turns({"arac": ours("NoSuchTask-v0", "sac", stretch=1, warmup=1)}, 1)
+        processes_by_turns({"arac": ours("NoSuchTask-v0", "sac", stretch=1, warmup=1)}, 1)
 
 
 def test_rows_are_printed_and_kept_and_other_parts_stay(tmp_path, monkeypatch, capsys):

@@ -11,8 +11,7 @@ from arac import envs, updates
 from arac.agent import ARAC
 from arac.bench.machine import by_turns, filled_replay
 from arac.bench.peers import NO_EVALUATION
-from arac.bench.turns import by_turns as processes_by_turns
-from arac.bench.turns import ours
+from arac.bench.turns import ours, processes_by_turns
 from arac.bench.updates import RULES
 from arac.critics import init_critic
 from arac.policies import FlowPolicy

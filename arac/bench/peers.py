@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from arac.bench.turns import Turn, by_turns, ours
+from arac.bench.turns import Turn, ours, processes_by_turns
 from arac.errors import UserError
 
 TASKS = ("Hopper-v5", "Humanoid-v5")
-LIBRARIES = {"sbx": "SBX", "stable_baselines3": "Stable-Baselines3"}
+LIBRARIES = ("sbx", "stable_baselines3")
 WARMUP, INTERVAL = 10_000, 10_000
 NO_EVALUATION = {"eval_interval": 10**9, "eval_episodes": 1}
 
@@ -25,13 +25,13 @@ def measure(python: Path, *, rounds: int, stretch: int, with_evaluation: bool) -
     for env in TASKS:
         tasks = {"arac": ours(env, "sac", stretch=stretch, warmup=WARMUP, **NO_EVALUATION)}
         tasks |= {library: theirs(python, library, env, stretch=stretch) for library in LIBRARIES}
-        yield from rows(env, "SAC", by_turns(tasks, rounds))
+        yield from rows(env, "SAC", processes_by_turns(tasks, rounds))
     for env in TASKS if with_evaluation else ():
         tasks = {
             "arac": ours(env, "arac", stretch=INTERVAL, warmup=WARMUP),
             "stable_baselines3": theirs(python, "stable_baselines3", env, stretch=INTERVAL, evaluation=INTERVAL),
         }
-        yield from rows(env, "with evaluation", by_turns(tasks, 1))
+        yield from rows(env, "with evaluation", processes_by_turns(tasks, 1))
 
 
 def theirs(python: Path, library: str, env: str, *, stretch: int, evaluation: int = 0) -> tuple[str, dict[str, Any]]:

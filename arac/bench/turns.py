@@ -62,7 +62,7 @@ def contending(tasks: dict[str, tuple[str, dict[str, Any]]]) -> Iterator[dict[st
         yield contenders
 
 
-def by_turns(tasks: dict[str, tuple[str, dict[str, Any]]], rounds: int) -> dict[str, list[Turn]]:
+def processes_by_turns(tasks: dict[str, tuple[str, dict[str, Any]]], rounds: int) -> dict[str, list[Turn]]:
     """`rounds` stretches of each, one after the other again and again."""
     with contending(tasks) as contenders:
         turns: dict[str, list[Turn]] = {name: [] for name in tasks}
