@@ -21,7 +21,8 @@ def namespace(array: Any) -> Any:
 
 
 def relu(x: Any) -> Any:
-    return namespace(x).where(x > 0, x, 0.0)
+    # NumPy's `where` is slow; the gradient of JAX's `maximum` is.
+    return np.maximum(x, 0.0) if isinstance(x, np.ndarray) else jnp.where(x > 0, x, 0.0)
 
 
 def tanh(x: Any) -> Any:

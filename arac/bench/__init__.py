@@ -23,12 +23,13 @@ class Effort(NamedTuple):
     tasks: tuple[str, ...] = tuple(paper_table())
     rounds: int = 7
     updates: int = 128
-    stretch: int = 1000  # environment steps of a contender's turn
+    turns: int = 15  # of each contender, in whole runs against peers
+    stretch: int = 400  # environment steps of such a turn
     with_evaluation: bool = True
     phase_steps: int = 30_000
 
 
-QUICK = Effort(("Hopper",), rounds=1, updates=32, stretch=600, with_evaluation=False, phase_steps=12_000)
+QUICK = Effort(("Hopper",), rounds=1, updates=32, turns=3, with_evaluation=False, phase_steps=12_000)
 
 
 class Part(NamedTuple):
@@ -65,7 +66,7 @@ PARTS = {
         ),
         lambda effort, python: peers.measure(
             python,
-            rounds=min(effort.rounds, 5),
+            rounds=effort.turns,
             stretch=effort.stretch,
             with_evaluation=effort.with_evaluation,
         ),

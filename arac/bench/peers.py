@@ -43,14 +43,15 @@ def theirs(python: Path, library: str, env: str, *, stretch: int, evaluation: in
 
 
 def rows(env: str, what: str, turns: dict[str, list[Turn]]) -> Iterator[dict[str, Any]]:
-    medians = {name: statistics.median(turn.ms_per_step for turn in ours) for name, ours in turns.items()}
-    for name, stretches in turns.items():
+    """Medians; of the ratios, too, each of two turns that stood side by side: the machine's own moods cancel."""
+    each = {name: [turn.ms_per_step for turn in of] for name, of in turns.items()}
+    for name, of in each.items():
         yield {
             "task": env,
             "what": what,
             "library": name,
-            "ms_per_step": medians[name],
-            "each": [turn.ms_per_step for turn in stretches],
-            "times_ours": medians[name] / medians["arac"],
-            "peak_bytes": max(turn.peak_bytes for turn in stretches),
+            "ms_per_step": statistics.median(of),
+            "each": of,
+            "times_ours": statistics.median(theirs / ours for theirs, ours in zip(of, each["arac"], strict=True)),
+            "peak_bytes": max(turn.peak_bytes for turn in turns[name]),
         }
