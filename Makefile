@@ -45,7 +45,7 @@ format: $(READY)  ## ruff rewrites what it can
 	$(BIN)/ruff check --fix .
 
 bench: $(READY)  ## how fast it is: against the machine's limit, growth, phases, start; and what checkpoints cost: half an hour
-	$(BIN)/arac bench updates growth phases start --out results/bench
+	$(BIN)/arac bench updates profile growth phases start --out results/bench
 	$(BIN)/python benchmarks/saving.py
 
 .venv-peers/.ready: pyproject.toml constraints.txt

@@ -35,6 +35,10 @@ class compiled(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._jitted(*args, **kwargs)
 
+    def lower(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """As `jax.jit` has it: for a look at what is compiled."""
+        return self._jitted.lower(*args, **kwargs)
+
     def _cache_size(self) -> int:
         """How often it was compiled; JAX calls it so."""
         return self._jitted._cache_size()

@@ -9,7 +9,9 @@ import pytest
 from arac import bench, compiling
 from arac.bench.picture import draw
 from arac.bench.products import Product, products_loop, products_of
+from arac.bench.profile import NAMES, parts_of, watched
 from arac.bench.turns import ours, processes_by_turns
+from arac.bench.updates import cases_of
 from arac.cli import main
 from arac.errors import EnvironmentFailure
 
@@ -44,6 +46,30 @@ def test_a_products_floating_point_operations():
 
 def test_the_products_alone_run():
     jax.block_until_ready(products_loop([Product(1, 4, 3, 2), Product(2, 4, 4, 4)])(3))
+
+
+def test_an_operation_belongs_to_the_function_that_it_comes_from():
+    cases = {case.name: case for case in cases_of("Hopper")}
+    parts = parts_of(cases["2 elites with AR"].text())
+    assert set(parts.values()) == set(NAMES)
+    products = [name for name, part in parts.items() if part == "products"]
+    assert len(products) >= len(set(cases["2 elites with AR"].products))
+    without = parts_of(cases["critic"].text())
+    assert len(without) < len(parts)
+    flows = [sum(part == "flows" for part in of.values()) for of in (parts, without)]
+    assert flows[0] > 2 * flows[1] > 0, "each elite inverts its archived policies' flows, the critic has one policy's"
+
+
+def test_operations_are_watched_as_often_as_they_run():
+    weight = jnp.full((64, 64), 0.01)
+    loop = compiling.compiled(lambda n, x: jax.lax.fori_loop(0, n, lambda _, x: jnp.tanh(x @ weight), x), static=())
+    start = jnp.ones((64, 64))
+    jax.block_until_ready(loop(1, start))
+    parts = parts_of(loop.lower(1, start).compile().as_text())
+    [product] = [name for name, part in parts.items() if part == "products"]
+    times = [nanoseconds for name, nanoseconds in watched(lambda: loop(7, start)) if name == product]
+    assert len(times) == 7
+    assert all(time > 0 for time in times)
 
 
 def test_contenders_take_turns():
@@ -87,6 +113,8 @@ def test_a_picture_of_everything(tmp_path):
                   for name in ("arac", "sbx", "stable_baselines3")],
         "growth": [{"what": what, "size": size, "ratio": 1.0} for what in ("members", "replay", "workers")
                    for size in (1, 2)],
+        "profile": [{"task": "Hopper", "update": "critic", "shares": dict.fromkeys(NAMES, 1 / len(NAMES))}],
+        "start": [{"start": 1, "seconds": 8.0}, {"start": 2, "seconds": 3.0}],
         "phases": [{"task": "Hopper-v5", "shares": dict.fromkeys(names, 1 / 6)}],
     }  # fmt: skip
     draw({name: {"rows": of} for name, of in rows.items()}, tmp_path / "bench.png")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from arac.bench import growth, peers, phases, start, updates
+from arac.bench import growth, peers, phases, profile, start, updates
 from arac.bench.machine import machine
 from arac.bench.picture import draw
 from arac.presets import paper_table
@@ -56,6 +56,15 @@ PARTS = {
             f"{row['ratio']:>7.2f}"
         ),
         lambda effort, _: updates.measure(list(effort.tasks), rounds=effort.rounds, count=effort.updates),
+    ),
+    "profile": Part(
+        "What an update's operations spend their time on, in per cent",
+        f"{'task':17}{'update':18}{'operations':>11}" + "".join(f"{name:>12}" for name in profile.NAMES),
+        lambda row: (
+            f"{row['task']:17}{row['update']:18}{row['operations']:>11.0f}"
+            + "".join(f"{100 * share:>12.1f}" for share in row["shares"].values())
+        ),
+        lambda effort, _: profile.measure([task for task in ("Hopper", "Humanoid") if task in effort.tasks], count=64),
     ),
     "peers": Part(
         "Whole runs against peers; milliseconds per environment step",

@@ -13,8 +13,12 @@ def draw(results: dict[str, Any], path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    panels = {"updates": _updates, "peers": _peers, "growth": _growth, "phases": _phases}
-    figure, axes = plt.subplots(2, 2, figsize=(13, 9), layout="constrained")
+    panels = {
+        "updates": _updates, "profile": _profile,
+        "peers": _peers, "growth": _growth,
+        "phases": _phases, "start": _start,
+    }  # fmt: skip
+    figure, axes = plt.subplots(3, 2, figsize=(13, 13), layout="constrained")
     for panel, (name, drawn) in zip(axes.flat, panels.items(), strict=True):
         if name in results:
             drawn(panel, results[name]["rows"])
@@ -71,11 +75,29 @@ def _growth(axes: Any, rows: list[dict[str, Any]]) -> None:
     axes.legend(frameon=False, fontsize=8)
 
 
+def _profile(axes: Any, rows: list[dict[str, Any]]) -> None:
+    _stacked(axes, {f"{row['task']}: {row['update']}": row["shares"] for row in rows})
+    axes.set(title="What an update's operations spend their time on")
+
+
 def _phases(axes: Any, rows: list[dict[str, Any]]) -> None:
-    left = [0.0] * len(rows)
-    for name in rows[0]["shares"]:
-        widths = [100 * row["shares"][name] for row in rows]
-        axes.barh([row["task"] for row in rows], widths, left=left, label=name)
+    _stacked(axes, {row["task"]: row["shares"] for row in rows})
+    axes.set(title="Where the time of ARAC goes")
+
+
+def _stacked(axes: Any, bars: dict[str, dict[str, float]]) -> None:
+    left = [0.0] * len(bars)
+    for number, name in enumerate(next(iter(bars.values()))):
+        widths = [100 * shares[name] for shares in bars.values()]
+        axes.barh(list(bars), widths, left=left, label=name, color=f"C{number}")
         left = [a + b for a, b in zip(left, widths, strict=True)]
-    axes.set(xlabel="per cent of the time", title="Where the time of ARAC goes", xlim=(0, 100))
-    axes.legend(frameon=False, ncols=6, loc="upper center", bbox_to_anchor=(0.5, -0.12), fontsize=8)
+    axes.invert_yaxis()
+    axes.set(xlabel="per cent of the time", xlim=(0, 100))
+    axes.legend(frameon=False, ncols=5, loc="upper center", bbox_to_anchor=(0.5, -0.14), fontsize=8)
+
+
+def _start(axes: Any, rows: list[dict[str, Any]]) -> None:
+    bars = axes.barh([f"start {row['start']}" for row in rows], [row["seconds"] for row in rows], color="tab:blue")
+    axes.bar_label(bars, fmt="%.1f")
+    axes.invert_yaxis()
+    axes.set(xlabel="seconds", title="From the command to the first environment step")

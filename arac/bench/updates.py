@@ -35,18 +35,24 @@ class Case(NamedTuple):
     """An update, as loops of n: whole, its sampling alone, its optimiser alone; and its products."""
 
     name: str
-    loop: Callable[[int], Any]
+    updates: compiled[..., Any]
+    arguments: tuple[Any, ...]  # of `updates`, but for the numbers of the first and last
     sampling: Callable[[int], Any]
     adam: Callable[[int], Any]
     products: list[Product]
+
+    def loop(self, n: int) -> Any:
+        return self.updates(*self.arguments, 0, n)
+
+    def text(self) -> str:
+        """The compiled loop, as XLA writes it."""
+        return self.updates.lower(*self.arguments, 0, 1).compile().as_text()
 
 
 def measure(tasks: list[str], *, rounds: int, count: int) -> Iterator[dict[str, Any]]:
     """A row for each task and update: medians over `rounds` loops of `count` updates."""
     for task in tasks:
-        spec, row = envs.check(full_name(task)), paper_table()[task]
-        sigma = None if row["sigma"] == "learned" else float(row["sigma"])
-        for case in cases(spec.observation_size, spec.action_size, row["flows"], sigma):
+        for case in cases_of(task):
             yield {"task": task, "update": case.name, **compare(case, rounds=rounds, count=count)}
 
 
@@ -73,6 +79,13 @@ def compare(case: Case, *, rounds: int, count: int) -> dict[str, float]:
     }
 
 
+def cases_of(task: str) -> Iterator[Case]:
+    """The updates of a task's shapes, with the flows and sigma that the paper gives it."""
+    spec, row = envs.check(full_name(task)), paper_table()[task]
+    sigma = None if row["sigma"] == "learned" else float(row["sigma"])
+    return cases(spec.observation_size, spec.action_size, row["flows"], sigma)
+
+
 def cases(observation_size: int, action_size: int, flows: int, sigma: float | None) -> Iterator[Case]:
     contents = filled_replay(observation_size, action_size, STORED).contents
     key = jax.random.key(0)
@@ -92,7 +105,8 @@ def cases(observation_size: int, action_size: int, flows: int, sigma: float | No
     one = take(population, 0)
     yield Case(
         "critic",
-        lambda n: updates.critic_updates(RULES, learner, one, 0.2, contents, key, 0, n),
+        updates.critic_updates,
+        (RULES, learner, one, 0.2, contents, key),
         sampling_loop(contents, keys[:1]),
         adam_loop(critic.online, learner.optimiser),
         products_of(lambda: updates.critic_step(RULES, wide, one, jnp.float32(0.2), batch, drawn.noise)),
@@ -110,12 +124,10 @@ def cases(observation_size: int, action_size: int, flows: int, sigma: float | No
                 )
             )(learners, archived, observations, draws.noise)
 
-        def loop(n: int) -> Any:
-            return updates.actor_updates(RULES, learners, critic, 0.2, archived, contents, keys[:members], 0, n)
-
         return Case(
             name,
-            loop,
+            updates.actor_updates,
+            (RULES, learners, critic, 0.2, archived, contents, keys[:members]),
             sampling_loop(contents, keys[:members]),
             adam_loop(learners.policy, learners.optimiser, stacked=True),
             products_of(one_update),

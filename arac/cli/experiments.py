@@ -42,10 +42,10 @@ class BenchArgs:
     The whole of it takes about 40 minutes on two cores. A table is printed, numbers and a picture are kept.
     """
 
-    parts: tyro.conf.Positional[tuple[Literal["updates", "peers", "growth", "phases", "start"], ...]] = ()
-    """updates: against their matrix products alone; peers: whole runs against SBX and Stable-Baselines3; growth: with
-    agents, replay and workers; phases: where the time of a run goes; start: up to the first environment step. Without
-    any: all, and peers where they are installed."""
+    parts: tyro.conf.Positional[tuple[Literal["updates", "profile", "peers", "growth", "phases", "start"], ...]] = ()
+    """updates: against their matrix products alone; profile: what the rest of an update is; peers: whole runs against
+    SBX and Stable-Baselines3; growth: with agents, replay and workers; phases: where the time of a run goes; start: up
+    to the first environment step. Without any: all, and peers where they are installed."""
     out: Annotated[Path, tyro.conf.arg(metavar="PATH")] = Path("bench")
     """A folder for bench.json and bench.png; parts that were measured before stay in them."""
     peers: Annotated[Path, tyro.conf.arg(metavar="PYTHON")] = Path(".venv-peers/bin/python")
