@@ -1,6 +1,8 @@
 """What the benchmarks count and keep; the times themselves are nobody's promise."""
 
 import json
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -80,6 +82,13 @@ def test_contenders_take_turns():
     [turns] = processes_by_turns({"arac": task}, 2).values()
     assert [turn.steps for turn in turns] == [200, 200]
     assert all(turn.seconds > 0 and turn.peak_bytes > 10**6 for turn in turns)
+
+
+def test_a_contenders_memory_is_its_own():
+    held = b"x" * 800_000_000
+    command = [sys.executable, "-c", "from arac.bench.contender import peak_bytes; print(peak_bytes())"]
+    peak = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert 10**6 < peak < len(held)
 
 
 def test_a_contender_that_fails_says_why():

@@ -53,8 +53,9 @@ def _peers(axes: Any, rows: list[dict[str, Any]]) -> None:
             axes.bar(x, row["ms_per_step"], width=0.25, color=COLOURS[row["library"]], label=label)
             axes.text(x, row["ms_per_step"], f"{row['ms_per_step']:.1f}", ha="center", va="bottom", fontsize=8)
     axes.set_xticks(range(len(groups)), [f"{what}\n{task}" for task, what in groups], fontsize=8)
-    axes.set(ylabel="ms per environment step", title="Whole runs; lower is better")
-    axes.legend(frameon=False)
+    highest = max(row["ms_per_step"] for row in rows)
+    axes.set(ylim=(0, 1.2 * highest), ylabel="ms per environment step", title="Whole runs; lower is better")
+    axes.legend(frameon=False, ncols=3, loc="upper left")
 
 
 def _growth(axes: Any, rows: list[dict[str, Any]]) -> None:
@@ -98,6 +99,7 @@ def _stacked(axes: Any, bars: dict[str, dict[str, float]]) -> None:
 
 def _start(axes: Any, rows: list[dict[str, Any]]) -> None:
     bars = axes.barh([f"start {row['start']}" for row in rows], [row["seconds"] for row in rows], color="tab:blue")
-    axes.bar_label(bars, fmt="%.1f")
+    axes.bar_label(bars, fmt="%.1f", padding=3)
+    axes.margins(x=0.1)
     axes.invert_yaxis()
     axes.set(xlabel="seconds", title="From the command to the first environment step")
