@@ -21,8 +21,8 @@ class Effort(NamedTuple):
     """How much is measured. `quick` shows that everything works, and its numbers are rough."""
 
     tasks: tuple[str, ...] = tuple(paper_table())
-    rounds: int = 7
-    updates: int = 128
+    rounds: int = 15
+    updates: int = 64
     turns: int = 15  # of each contender, in whole runs against peers
     stretch: int = 400  # environment steps of such a turn
     with_evaluation: bool = True

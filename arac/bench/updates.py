@@ -50,7 +50,7 @@ class Case(NamedTuple):
 
 
 def measure(tasks: list[str], *, rounds: int, count: int) -> Iterator[dict[str, Any]]:
-    """A row for each task and update: medians over `rounds` loops of `count` updates."""
+    """A row for each task and update: the best of `rounds` loops of `count` updates."""
     for task in tasks:
         for case in cases_of(task):
             yield {"task": task, "update": case.name, **compare(case, rounds=rounds, count=count)}
