@@ -53,7 +53,7 @@ bench: $(READY)  ## how fast it is: against the machine's limit, growth, phases,
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[peers]'
 	@touch $@
 
-bench-peers: $(READY) .venv-peers/.ready  ## whole runs against SBX and Stable-Baselines3, in an environment of their own: half an hour
+bench-peers: $(READY) .venv-peers/.ready  ## whole runs against SBX and Stable-Baselines3, in an environment of their own: 20 minutes
 	$(BIN)/arac bench peers --out results/bench
 
 against-sb3: .venv-peers/.ready  ## what TD3 and SAC learn beside Stable-Baselines3's: half an hour

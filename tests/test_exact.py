@@ -78,7 +78,7 @@ def test_another_seed_gives_other_numbers(name, reference):
 @pytest.mark.parametrize("name", AGENTS)
 def test_stopped_after_any_generation_and_resumed_is_like_never_stopped(name, reference, tmp_path):
     agent, folder = reference[name]
-    for stop in {1, agent.state.generation // 2, agent.state.generation - 1}:
+    for stop in {1, agent.state.generation // 3, agent.state.generation // 2, agent.state.generation - 1}:
         target = tmp_path / str(stop)
         stopped = trained(name, target, callback=lambda state, _, stop=stop: state.generation < stop)
         assert stopped.state.generation == stop
@@ -106,7 +106,7 @@ def test_rows_written_after_the_last_checkpoint_are_not_written_twice(reference,
     assert_same(agent, resumed(target), folder, target)
 
 
-@pytest.mark.parametrize(("name", "workers"), [("arac", 3), *((name, 2) for name in AGENTS)])
+@pytest.mark.parametrize(("name", "workers"), [*(("arac", number) for number in (1, 3)), *((n, 2) for n in AGENTS)])
 def test_the_number_of_workers_changes_nothing(name, workers, reference, tmp_path):
     agent, folder = reference[name]
     assert_same(agent, trained(name, tmp_path / "run", workers=workers), folder, tmp_path / "run")

@@ -3,7 +3,7 @@
     python -m arac.bench.contender '{"library": "sbx", "env": "Hopper-v5", ...}'
 
 It runs in whichever environment has the library. A line of words on standard input begins a stretch; a line with the
-seconds and environment steps that it took answers. `Turns` is the other end of that pipe.
+seconds and environment steps that it took answers. `turns.Contender` is the other end of that pipe.
 """
 
 import json
@@ -43,7 +43,7 @@ class Gate:
 def peak_bytes() -> int:
     """The most memory that this process had so far; `getrusage` would count what its parent had, too."""
     status = Path("/proc/self/status")
-    if not status.exists():
+    if not status.exists():  # macOS, which counts bytes
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return next(1024 * int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM"))
 

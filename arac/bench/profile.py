@@ -67,7 +67,7 @@ class _Operation(NamedTuple):
     calls: str  # the computation inside, if it has one
 
 
-_OPERATION = re.compile(r"^\s+(?:ROOT )?%(\S+) = \S+ ([\w-]+)\(", re.MULTILINE)
+_OPERATION = re.compile(r"^\s+(?:ROOT )?%(\S+) = \S+ ([\w-]+)\(")
 
 
 def parts_of(text: str) -> dict[str, str]:
