@@ -90,10 +90,29 @@ def test_one_run_has_an_interval_of_no_width():
     assert bootstrapped(interquartile_mean, {"a": np.array([3.0])}) == (3, 3, 3)
 
 
-def test_against_rliable():
+def stacked(scores):
+    """As rliable has them: runs by tasks."""
+    return np.stack(list(scores.values()), 1)
+
+
+def test_summaries_against_rliable():
     metrics = pytest.importorskip("rliable.metrics")
-    matrix, others = (np.stack(list(of.values()), 1) for of in (SCORES, OTHERS))
-    assert interquartile_mean(SCORES) == pytest.approx(metrics.aggregate_iqm(matrix))
-    assert probability_of_improvement(SCORES, OTHERS) == pytest.approx(
-        metrics.probability_of_improvement(matrix, others)
+    assert interquartile_mean(SCORES) == pytest.approx(metrics.aggregate_iqm(stacked(SCORES)))
+    assert mean(SCORES) == pytest.approx(metrics.aggregate_mean(stacked(SCORES)))
+    ours = probability_of_improvement(SCORES, OTHERS)
+    assert ours == pytest.approx(metrics.probability_of_improvement(stacked(SCORES), stacked(OTHERS)))
+
+
+def test_profiles_and_intervals_against_rliable():
+    """The bootstrap draws other numbers than ours, so the intervals agree only as far as 2,000 repetitions do."""
+    library, metrics = pytest.importorskip("rliable.library"), pytest.importorskip("rliable.metrics")
+    thresholds = np.linspace(-2, 6, 30)
+    theirs = library.run_score_deviation(stacked(SCORES), thresholds)
+    np.testing.assert_allclose(performance_profile(SCORES, thresholds), theirs)
+    _, intervals = library.get_interval_estimates(
+        {"a": stacked(SCORES)}, lambda scores: np.array([metrics.aggregate_iqm(scores)]), reps=2000
     )
+    low, high = intervals["a"][:, 0]
+    ours = bootstrapped(interquartile_mean, SCORES)
+    assert ours.low == pytest.approx(low, abs=0.1 * (high - low))
+    assert ours.high == pytest.approx(high, abs=0.1 * (high - low))

@@ -2,14 +2,17 @@
 
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from arac.cli.words import parse, program
 from arac.errors import UserError
+
+if TYPE_CHECKING:
+    from arac.experiments.sweep import Job, Size
 
 
 @dataclass(frozen=True)
@@ -20,17 +23,28 @@ class ReproduceArgs:
     than before the runs go on, too; each has then one evaluation more than a run that was begun with as many.
     """
 
-    experiment: tyro.conf.Positional[Literal["deceptive"]]
-    """deceptive: how often ARAC, ARAC without attraction and repulsion, SAC-NF and SAC find the optimum of a task with
-    a trap, and where their agents go."""
-    steps: int = 15_000
-    """Environment steps of each run."""
-    seeds: int = 10
-    """Runs of each system, with the seeds 0, 1, …"""
+    experiment: tyro.conf.Positional[Literal["didactic", "repulsion", "gaussian", "curves", "table", "deceptive"]]
+    """didactic: which shapes policies take that imitate an expert and avoid another policy, in a plane.
+    repulsion: how far apart agents are that were trained with and without repulsion.
+    gaussian: attraction and repulsion on flows, on a Gaussian, and none.
+    curves: learning curves of ARAC and the other populations; table: returns of all systems. Both make a report.
+    deceptive: how often systems find the optimum of a task with a trap, and where their agents go."""
+    steps: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
+    """Environment steps of each run (didactic: gradient steps). Each experiment has a small number of its own."""
+    seeds: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
+    """Runs of each system on each task, with the seeds 0, 1, …"""
+    envs: Annotated[tuple[str, ...], tyro.conf.arg(metavar="ENV")] = ()
+    """The tasks, where there is a choice: `arac list envs`."""
+    algos: Annotated[tuple[str, ...], tyro.conf.arg(metavar="ALGO")] = ()
+    """The systems, for curves and table: `arac list algos`."""
+    full: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """At the paper's scale, but for the flags above. How long that takes is said first, and asked."""
+    yes: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Do not ask."""
     runs: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
     """Where the run folders are; by default below runs/, named after the experiment."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
-    """Where table and picture go; by default beside the run folders."""
+    """Where tables and pictures go; by default beside the run folders."""
     processes: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
     """Runs at a time, each on one core; by default as many as there are cores."""
 
@@ -67,20 +81,57 @@ def bench(argv: list[str]) -> None:
 
 
 def reproduce(argv: list[str]) -> None:
-    from arac.experiments import deceptive
+    from arac.compiling import keep_between_runs
+    from arac.experiments.catalogue import EXPERIMENTS
+    from arac.experiments.sweep import carry_out
     from arac.rollout.local import cores
 
     args = parse(ReproduceArgs, "reproduce", argv)
+    experiment = EXPERIMENTS[args.experiment]
+    size = _size(args, experiment.full if args.full else experiment.small)
     processes = len(cores()) if args.processes is None else args.processes
-    for name, value in (("--steps", args.steps), ("--seeds", args.seeds), ("--processes", processes)):
-        if value < 1:
+    for name, value in (("--steps", size.steps), ("--seeds", size.seeds), ("--processes", processes)):
+        if value is not None and value < 1:
             raise UserError(f"{name} must be at least 1, got {value}.")
+    jobs = experiment.plan(size)
     folder = args.runs or Path("runs") / args.experiment
     out = args.out or folder
-    how = shlex.join([program(), "reproduce", *argv])
+    keep_between_runs()
+    if args.full:
+        _ask(jobs, folder, processes, args.yes)
     try:
-        table = deceptive.run(args.steps, args.seeds, folder, out, processes=processes)
+        carry_out(jobs, folder, processes=processes)
+        said = experiment.show(size, folder, out)
     except KeyboardInterrupt:
+        how = shlex.join([program(), "reproduce", *argv])
         print(f"\nstopped; the checkpoints are written. Go on with: {how}", file=sys.stderr)
         raise
-    print(f"\n{table}\npicture, table and numbers: {out}/{args.experiment}.png, .md, .json")
+    print(f"\n{said}\ntables, numbers and pictures: {out}")
+
+
+def _size(args: ReproduceArgs, size: "Size") -> "Size":
+    """What was asked for, where the experiment leaves a choice."""
+    chosen: dict[str, Any] = {name: value for name in ("steps", "seeds") if (value := getattr(args, name)) is not None}
+    for name in ("envs", "algos"):
+        if wanted := getattr(args, name):
+            if not getattr(size, name):
+                raise UserError(f"{args.experiment} has no choice of --{name}; leave that out.")
+            chosen[name] = tuple(dict.fromkeys(wanted))
+    return replace(size, **chosen)
+
+
+def _ask(jobs: "list[Job]", folder: Path, processes: int, agreed: bool) -> None:
+    """Says how much there is to do, and goes on only if that is wanted.
+
+    Raises:
+        UserError: if it is not, or nobody can be asked.
+    """
+    from arac.experiments.forecast import forecast
+
+    print(f"{forecast(jobs, folder, processes)}", flush=True)
+    if agreed:
+        return
+    if not sys.stdin.isatty():
+        raise UserError("Nothing was started; give --yes to start without being asked.")
+    if input("Start? [y/N] ").strip().lower() not in ("y", "yes"):
+        raise UserError("Nothing was started; --steps, --seeds, --envs and --algos make it smaller.")

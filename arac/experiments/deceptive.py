@@ -13,7 +13,7 @@ from arac.agent import Agent, load
 from arac.envs import deceptive
 from arac.envs.tasks import full_name
 from arac.errors import UserError
-from arac.experiments.sweep import Job, carry_out
+from arac.experiments.sweep import Job, Size
 from arac.progress import Progress
 from arac.rollout.local import LocalPool
 from arac.rollout.rollouts import Rollouts
@@ -51,28 +51,36 @@ class Outcome:
         return self.score > FOUND
 
 
-def run(steps: int, seeds: int, parent: Path, out: Path, *, processes: int) -> str:
-    """Trains what is not trained yet, writes table, numbers and picture into `out`; the table.
+def plan(size: Size) -> list[Job]:
+    """Every system with every seed.
 
     Raises:
-        UserError: if the runs would end before anything is learned, or their folder holds others.
+        UserError: if the runs would end before anything is learned.
     """
-    if steps <= SETTINGS["warmup_steps"]:
-        raise UserError(f"--steps must be above {SETTINGS['warmup_steps']:,}, the warm-up of each run, got {steps:,}.")
-    jobs = {
-        (system, seed): Job(f"{_slug(system)}-seed{seed}", algorithm, ENV, seed, steps, {**SETTINGS, **settings})
-        for seed in range(seeds)
+    assert size.steps is not None
+    if size.steps <= SETTINGS["warmup_steps"]:
+        raise UserError(
+            f"--steps must be above {SETTINGS['warmup_steps']:,}, the warm-up of each run, got {size.steps:,}."
+        )
+    return [
+        Job(_name(system, seed), algorithm, ENV, seed, size.steps, {**SETTINGS, **settings})
+        for seed in range(size.seeds)
         for system, (algorithm, settings) in SYSTEMS.items()
-    }
-    carry_out(list(jobs.values()), parent, processes=processes)
+    ]
+
+
+def show(size: Size, parent: Path, out: Path) -> str:
+    """Writes table, numbers and picture of finished runs into `out`; the table."""
+    assert size.steps is not None
+    systems = [(system, seed) for seed in range(size.seeds) for system in SYSTEMS]
     outcomes = [
-        outcome(system, seed, parent / job.name)
-        for (system, seed), job in rich.progress.track(jobs.items(), "measuring", len(jobs), transient=True)
+        outcome(system, seed, parent / _name(system, seed))
+        for system, seed in rich.progress.track(systems, "measuring", transient=True)
     ]
     out.mkdir(parents=True, exist_ok=True)
-    table = as_table(outcomes, steps)
+    table = as_table(outcomes, size.steps)
     (out / "deceptive.md").write_text(table)
-    (out / "deceptive.json").write_text(json.dumps(as_numbers(outcomes, steps), indent=1) + "\n")
+    (out / "deceptive.json").write_text(json.dumps(as_numbers(outcomes, size.steps), indent=1) + "\n")
     draw(outcomes, out / "deceptive.png")
     return table
 
@@ -150,5 +158,6 @@ def draw(outcomes: Sequence[Outcome], path: Path) -> None:
     plt.close(figure)
 
 
-def _slug(system: str) -> str:
-    return system.lower().replace(", ", "-").replace(" ", "")
+def _name(system: str, seed: int) -> str:
+    """Of a run's folder."""
+    return f"{system.lower().replace(', ', '-').replace(' ', '')}-seed{seed}"

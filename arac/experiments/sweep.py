@@ -25,6 +25,17 @@ _HEARTBEAT = 15.0  # seconds between lines where the output is not a terminal
 
 
 @dataclass(frozen=True)
+class Size:
+    """How much of an experiment to do. An experiment that has no choice of environments or algorithms names none."""
+
+    seeds: int  # 0, 1, …
+    steps: int | None  # of each run; None: as many as the paper gives its task
+    envs: tuple[str, ...] = ()
+    algos: tuple[str, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)  # other than the preset of each task
+
+
+@dataclass(frozen=True)
 class Job:
     """A run that should be there."""
 

@@ -1,0 +1,53 @@
+"""The experiments that `arac reproduce` knows: the paper's, and one of ours."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from arac.algorithms import ALGORITHMS
+from arac.experiments import deceptive, didactic, grid, repulsion
+from arac.experiments.sweep import Job, Size
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What it runs, and what it shows once the runs are there."""
+
+    plan: Callable[[Size], list[Job]]
+    show: Callable[[Size, Path, Path], str]  # from the folder of the runs into another; what to print
+    small: Size  # minutes
+    full: Size  # as in the paper
+
+
+EXPERIMENTS = {
+    "didactic": Experiment(
+        didactic.plan, didactic.show, small=Size(seeds=8, steps=3000), full=Size(seeds=32, steps=10_000)
+    ),
+    "repulsion": Experiment(
+        repulsion.plan,
+        repulsion.show,
+        small=Size(seeds=2, steps=25_000, envs=("HalfCheetah-v5",), settings=repulsion.QUICK),
+        full=Size(seeds=5, steps=None, envs=("Humanoid-v5",)),
+    ),
+    "gaussian": Experiment(
+        grid.plan_ablation,
+        grid.show,
+        small=Size(seeds=1, steps=20_000, envs=("HalfCheetah-v5",)),
+        full=Size(seeds=5, steps=None, envs=("Ant-v5", "Humanoid-v5", "HalfCheetah-v5")),
+    ),
+    "curves": Experiment(
+        grid.plan,
+        grid.show,
+        small=Size(seeds=1, steps=20_000, envs=("Hopper-v5",), algos=("arac", "cem_td3", "cerl", "erl")),
+        full=Size(seeds=5, steps=None, envs=grid.PAPER_ENVS, algos=("arac", "cem_td3", "cerl", "erl")),
+    ),
+    "table": Experiment(
+        grid.plan,
+        grid.show,
+        small=Size(seeds=1, steps=30_000, envs=("Hopper-v5",), algos=("arac", "sac_nf", "sac", "td3")),
+        full=Size(seeds=5, steps=None, envs=grid.PAPER_ENVS, algos=tuple(ALGORITHMS)),
+    ),
+    "deceptive": Experiment(
+        deceptive.plan, deceptive.show, small=Size(seeds=10, steps=15_000), full=Size(seeds=30, steps=15_000)
+    ),
+}

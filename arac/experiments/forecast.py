@@ -1,0 +1,177 @@
+"""How long a series of runs will take on this machine: each system is tried for some seconds."""
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import rich.progress
+
+from arac import envs, presets
+from arac.agent import AGENTS
+from arac.algorithms import find
+from arac.algorithms.shared import Context
+from arac.envs import EnvSpec
+from arac.experiments.sweep import Job, steps_of
+from arac.progress import Progress
+from arac.rollout.episode import Episode, Task
+from arac.rollout.local import LocalPool, cores
+from arac.rollout.rollouts import Rollouts
+
+_EPISODE = 40  # steps of a made-up episode
+_GENERATIONS = 3  # the first fills replay, in the second all is compiled, the third is timed
+_PLAYED = 0.5  # seconds of real episodes
+_OTHER_PHASES = ("collect", "evaluate", "save")  # all others are updates
+
+
+class Forecast(NamedTuple):
+    runs: int  # that are not finished
+    steps: int  # that they have left
+    seconds: float
+    processes: int
+
+    def __str__(self) -> str:
+        runs = f"{self.runs} run{'s' * (self.runs != 1)}"
+        return f"{runs}, {self.steps:,} environment steps: about {_span(self.seconds)}, {self.processes} at a time"
+
+
+def forecast(jobs: Sequence[Job], parent: Path, processes: int) -> Forecast:
+    """What is left to do, at the pace of runs that are there already or, without any, at that of short trials."""
+    left = {job.name: max(job.steps - steps_of(parent / job.name), 0) for job in jobs}
+    waiting = [job for job in jobs if left[job.name]]
+    paces: dict[str, float] = {}
+    for job in waiting:
+        if pace := _pace_of_runs(parent / other.name for other in jobs if _kind(other) == _kind(job)):
+            paces[_kind(job)] = pace
+    paces |= trials([job for job in waiting if _kind(job) not in paces])
+    seconds = sum(left[job.name] * paces[_kind(job)] for job in waiting)
+    at_once = max(min(processes, len(waiting)), 1)
+    return Forecast(len(waiting), sum(left.values()), seconds / at_once, at_once)
+
+
+def trials(jobs: Sequence[Job]) -> dict[str, float]:
+    """Seconds per environment step of each kind of job on one core, its share of the evaluations with it.
+
+    Of a system's tasks only those with the fewest and the most observations are tried, since most of a trial is
+    compiling; the updates of the others lie in between.
+    """
+    paces: dict[str, float] = {}
+    with _one_core():
+        specs = {job.env: envs.check(job.env) for job in jobs}
+        playing = {env: _playing(spec) for env, spec in specs.items()}
+        systems = [list(ours) for _, ours in groupby(sorted(jobs, key=_system), _system)]
+        for ours in rich.progress.track(systems, "trying each system", transient=True):
+            by_size = {specs[job.env].observation_size: job for job in ours}
+            tried = {size: trial(by_size[size]) for size in {min(by_size), max(by_size)}}
+            for job in ours:
+                size, longest = specs[job.env].observation_size, specs[job.env].max_episode_steps
+                updates = np.interp(size, sorted(tried), [tried[at].seconds for at in sorted(tried)])
+                evaluated = tried[min(tried)].evaluated * longest  # at most: episodes may end early
+                paces[_kind(job)] = float(updates) + playing[job.env] * (1 + evaluated)
+    return paces
+
+
+class Trial(NamedTuple):
+    seconds: float  # of updates, per environment step
+    evaluated: float  # episodes, per environment step
+
+
+def trial(job: Job) -> Trial:
+    """A few generations that learn from made-up episodes."""
+    wanted = presets.configured(find(job.algorithm).config, job.env, job.settings)[0]
+    small = {"warmup_steps": 0, "eval_interval": 0, "replay_capacity": 10_000, "workers": 0}
+    agent = AGENTS[job.algorithm](job.env, **{**job.settings, **small})
+    progress, pool = Progress(), _MadeUp(agent.env)
+    rollouts = Rollouts(pool, 0, progress)
+    context = Context(agent.config, agent.env, 0, 10**9, agent.replay, rollouts, progress)
+    state = agent.state
+    for _ in range(_GENERATIONS):
+        before, began = state.env_steps, time.perf_counter()
+        state, _ = agent.algorithm.generation(context, state)
+    steps = state.env_steps - before
+    return Trial(
+        seconds=(time.perf_counter() - began) / steps,
+        evaluated=pool.evaluated / _GENERATIONS / (wanted.eval_interval or steps),
+    )
+
+
+def _playing(spec: EnvSpec) -> float:
+    """Seconds per step of real episodes with random actions."""
+    steps = 0
+    with LocalPool(spec, 0, None) as pool:
+        began = time.perf_counter()
+        while (spent := time.perf_counter() - began) < _PLAYED or steps == 0:
+            [episode] = pool.run([Task(None, "random", 0, "trial", (0, 0, steps), False)], Progress())
+            steps += len(episode)
+        return spent / steps
+
+
+class _MadeUp:
+    """A pool that plays nothing: episodes of random numbers, at no cost."""
+
+    def __init__(self, env: EnvSpec) -> None:
+        rng = np.random.default_rng(0)
+        self.evaluated = 0  # episodes
+        self._episode = Episode(
+            observations=rng.standard_normal((_EPISODE + 1, env.observation_size), np.float32),
+            actions=rng.uniform(-1, 1, (_EPISODE, env.action_size)).astype(np.float32),
+            rewards=rng.standard_normal(_EPISODE, np.float32),
+            terminated=True,
+            total=0.0,
+            steps=_EPISODE,
+        )
+
+    def run(self, tasks: list[Task], progress: Progress) -> list[Episode]:
+        self.evaluated += sum(task.stream == "evaluate" for task in tasks)
+        return [self._episode] * len(tasks)
+
+
+@contextmanager
+def _one_core() -> Iterator[None]:
+    """As a run of a series has it."""
+    before = cores()
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, before[:1])
+    try:
+        yield
+    finally:
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, before)
+
+
+def _kind(job: Job) -> str:
+    """What decides how long a step of it takes."""
+    return f"{_system(job)} on {job.env}"
+
+
+def _system(job: Job) -> str:
+    return json.dumps([job.algorithm, job.settings])
+
+
+def _pace_of_runs(folders: Iterable[Path]) -> float | None:
+    """Seconds per environment step of the runs that are there, where they learned; None where none has."""
+    steps = seconds = 0.0
+    for folder in folders:
+        path = folder / "timings.jsonl"
+        rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        for before, after in pairwise(rows):
+            if after["seconds"] > before["seconds"] and _learned(before):  # else it was begun again in between
+                steps += after["env_steps"] - before["env_steps"]
+                seconds += after["seconds"] - before["seconds"]
+    return seconds / steps if steps else None
+
+
+def _learned(row: dict[str, Any]) -> bool:
+    return any(spent > 0 for phase, spent in row["phases"].items() if phase not in _OTHER_PHASES)
+
+
+def _span(seconds: float) -> str:
+    for unit, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.0f} {unit}"
+    return f"{seconds:.0f} seconds"

@@ -1,0 +1,81 @@
+"""Tasks by systems by seeds as ordinary runs: the paper's curves, its tables, and its ablation of the AR term."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import rich.progress
+
+from arac import presets
+from arac.agent import load
+from arac.algorithms import find
+from arac.algorithms.shared import learning_steps
+from arac.envs.tasks import TASKS, full_name
+from arac.errors import UserError
+from arac.experiments import report
+from arac.experiments.sweep import Job, Size
+from arac.files import write_durably
+
+# The paper's eight tasks: those that its table of parameters has.
+PAPER_ENVS = tuple(env for name, env in TASKS.items() if name in presets.paper_table())
+# The three curves of the paper's appendix on AR with flows and with a Gaussian.
+ABLATION: dict[str, dict[str, Any]] = {
+    "flows": {},
+    "gaussian": {"ar_base": "gaussian"},
+    "none": {"ar_coefficient": 0.0},
+}
+FRESH_EPISODES = 100
+
+
+def plan(size: Size) -> list[Job]:
+    """Every system on every task with every seed; all of the first seed come first, so that a first look is early."""
+    return [
+        _job(algorithm, env, seed, size, {}, algorithm)
+        for seed in range(size.seeds)
+        for env in size.envs
+        for algorithm in size.algos
+    ]
+
+
+def plan_ablation(size: Size) -> list[Job]:
+    """ARAC with AR on its flows, with AR on its base Gaussian, and without AR."""
+    return [
+        _job("arac", env, seed, size, settings, name)
+        for seed in range(size.seeds)
+        for env in size.envs
+        for name, settings in ABLATION.items()
+    ]
+
+
+def _job(algorithm: str, env: str, seed: int, size: Size, settings: Mapping[str, Any], name: str) -> Job:
+    """A run, refused here rather than in its log if it would be over before anything is learned.
+
+    Raises:
+        UserError: if the task or the algorithm is unknown, or the steps are too few.
+    """
+    env, kind = full_name(env), find(algorithm)
+    steps = size.steps or presets.default_steps(env)
+    config, _ = presets.configured(kind.config, env, dict(settings))
+    if learning_steps(config, steps) == 0:
+        raise UserError(f"--steps must be above {config.warmup_steps:,}, the warm-up of {kind.title}, got {steps:,}.")
+    return Job(f"{env.replace('/', '_')}-{name}-seed{seed}", kind.name, env, seed, steps, dict(settings))
+
+
+def show(size: Size, parent: Path, out: Path) -> str:
+    """Measures the champions again and makes the report from all runs below `parent`; its table."""
+    folders = sorted(path.parent for path in parent.glob("*/config.toml"))
+    for folder in rich.progress.track(folders, "champions, on fresh episodes", transient=True):
+        judge_again(folder)
+    return report.write([parent], out)
+
+
+def judge_again(folder: Path) -> None:
+    """Writes champion.json: the champion's returns over fresh episodes, because the best of several flatters."""
+    path = folder / "champion.json"
+    agent = load(folder)
+    known = json.loads(path.read_text())["env_steps"] if path.exists() else None
+    if known != agent.state.env_steps:
+        returns = agent.evaluate(FRESH_EPISODES).returns.tolist()
+        found = {"env_steps": agent.state.env_steps, "member": agent.state.champion, "returns": returns}
+        write_durably(path, (json.dumps(found) + "\n").encode())

@@ -1,0 +1,232 @@
+"""What repulsion does to a population: the actions of agents that were trained with and without it, in the same states.
+
+The paper shows two states through t-SNE. t-SNE can flatter, so that two numbers stand beside it: the divergence
+between every two agents, and how often an action's nearest neighbour is the same agent's.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import rich.progress
+from jaxtyping import Float
+
+from arac import presets, streams
+from arac.agent import Agent, load
+from arac.algorithms.shared import learning_steps
+from arac.config import ARACConfig
+from arac.diversity import mean_kl, pairwise_kl
+from arac.envs.tasks import full_name
+from arac.errors import UserError
+from arac.experiments.sweep import Job, Size
+from arac.metrics import read_evaluations
+from arac.progress import Progress
+from arac.rollout.local import LocalPool
+from arac.rollout.rollouts import Rollouts
+from arac.runs import versions
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "lambda 0": {"ar_coefficient": 0.0},
+    "lambda 1": {"ar_coefficient": 1.0},
+    "lambda 1, no clip": {"ar_coefficient": 1.0, "kl_clip": "none"},  # to the paper's letter
+    "lambda 10": {"ar_coefficient": 10.0},
+}
+STATES, ACTIONS = 2, 500  # as in the paper's figure
+# So that a first look takes minutes: the paper's parameters but for smaller networks and less of all else.
+QUICK: dict[str, Any] = {
+    "hidden_size": 128, "batch_size": 128, "warmup_steps": 5000, "eval_interval": 5000, "eval_episodes": 3,
+    "replay_capacity": 100_000,
+}  # fmt: skip
+_STATES_FOR_KL = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The population of one run in states of its own task."""
+
+    env: str
+    variant: str
+    seed: int
+    best: float  # the champion's return at the end of training
+    kl: Float[np.ndarray, "member member"]  # KL(row || column) over many states
+    actions: Float[np.ndarray, "state member sample action"]
+
+    @property
+    def mean_kl(self) -> float:
+        value = mean_kl(self.kl)
+        assert value is not None
+        return value
+
+    @property
+    def own_neighbours(self) -> float:
+        return float(np.mean([own_neighbours(of_state) for of_state in self.actions]))
+
+
+def plan(size: Size) -> list[Job]:
+    """Every variant on every task with every seed.
+
+    Raises:
+        UserError: if the runs would end before anything is learned.
+    """
+    jobs = []
+    for seed in range(size.seeds):
+        for env in map(full_name, size.envs):
+            config, _ = presets.configured(ARACConfig, env, size.settings)
+            steps = size.steps or presets.default_steps(env)
+            if learning_steps(config, steps) == 0:
+                raise UserError(f"--steps must be above {config.warmup_steps:,}, the warm-up of a run, got {steps:,}.")
+            jobs += [
+                Job(_name(env, variant, seed), "arac", env, seed, steps, {**size.settings, **settings})
+                for variant, settings in VARIANTS.items()
+            ]
+    return jobs
+
+
+def show(size: Size, parent: Path, out: Path) -> str:
+    """Writes table, numbers and picture of finished runs into `out`; the table."""
+    kinds = list(product(map(full_name, size.envs), VARIANTS, range(size.seeds)))
+    outcomes = [
+        outcome(parent / _name(env, variant, seed), variant)
+        for env, variant, seed in rich.progress.track(kinds, "measuring", transient=True)
+    ]
+    out.mkdir(parents=True, exist_ok=True)
+    table = as_table(outcomes)
+    (out / "repulsion.md").write_text(table)
+    (out / "repulsion.json").write_text(json.dumps(as_numbers(outcomes, size), indent=1) + "\n")
+    draw([outcome for outcome in outcomes if outcome.seed == 0], out / "repulsion.png")
+    return table
+
+
+def outcome(folder: Path, variant: str) -> Outcome:
+    agent = load(folder)
+    states = visited(agent)
+    rng = streams.rng(agent.description.seed, "repulsion")
+    several = jnp.asarray(rng.choice(states, _STATES_FOR_KL))
+    noise = rng.standard_normal((_STATES_FOR_KL, agent.env.action_size), np.float32)
+    return Outcome(
+        env=agent.env.id,
+        variant=variant,
+        seed=agent.description.seed,
+        best=read_evaluations(folder)[-1]["champion_return"],
+        kl=np.asarray(pairwise_kl(agent.population, several, jnp.asarray(noise)), np.float64),
+        actions=np.stack([sampled(agent, state, rng) for state in rng.choice(states, STATES, replace=False)]),
+    )
+
+
+def visited(agent: Agent) -> Float[np.ndarray, "step obs"]:
+    """The states of one fresh episode of each agent."""
+    with LocalPool(agent.env, 0, None) as pool:
+        rollouts = Rollouts(pool, agent.description.seed, Progress())
+        played = rollouts.evaluate(agent.population, 0, 1, record=True, stream="fresh")
+    return np.concatenate([episode.observations for [episode] in played])
+
+
+def sampled(agent: Agent, state: np.ndarray, rng: np.random.Generator) -> Float[np.ndarray, "member sample action"]:
+    """Actions of every agent in one state."""
+    repeated = np.broadcast_to(state, (ACTIONS, len(state)))
+    noise = rng.standard_normal((agent.config.population_size, ACTIONS, agent.env.action_size), np.float32)
+    return np.asarray(jax.vmap(lambda policy, noise: policy.act(repeated, noise))(agent.population, noise))
+
+
+def own_neighbours(actions: Float[np.ndarray, "member sample action"]) -> float:
+    """How often the nearest other action is of the same agent: about 1 / members where they are entangled, else 1."""
+    from scipy.spatial import KDTree
+
+    members, samples, size = actions.shape
+    flat = actions.reshape(-1, size).astype(np.float64)
+    owner = np.repeat(np.arange(members), samples)
+    _, nearest = KDTree(flat).query(flat, k=2)
+    other = np.where(nearest[:, 0] == np.arange(len(flat)), nearest[:, 1], nearest[:, 0])
+    return float((owner[other] == owner).mean())
+
+
+def as_table(outcomes: Sequence[Outcome]) -> str:
+    lines = [
+        "| task | ARAC with | KL between agents, nats | nearest action is of the same agent | champion's return |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for env in dict.fromkeys(outcome.env for outcome in outcomes):
+        for variant in VARIANTS:
+            ours = [outcome for outcome in outcomes if (outcome.env, outcome.variant) == (env, variant)]
+            kl = _all([outcome.mean_kl for outcome in ours], ".2f")
+            own = _all([outcome.own_neighbours for outcome in ours], ".0%")
+            best = _all([outcome.best for outcome in ours], ",.0f")
+            lines.append(f"| {env} | {variant} | {kl} | {own} | {best} |")
+    members = len(outcomes[0].kl)
+    lines += [
+        "",
+        f"Means over seeds, each seed's own in brackets. KL: over pairs of agents and {_STATES_FOR_KL} visited states. "
+        f"Neighbours: over {STATES} states with {ACTIONS} actions of each of {members} agents, in the space of "
+        f"actions; {100 / members:.0f} % is what agents that act alike would have.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _all(values: list[float], form: str) -> str:
+    return f"{np.mean(values):{form}} ({', '.join(f'{value:{form}}' for value in values)})"
+
+
+def as_numbers(outcomes: Sequence[Outcome], size: Size) -> dict[str, Any]:
+    runs = [
+        {
+            "env": o.env, "variant": o.variant, "seed": o.seed, "mean_kl": o.mean_kl, "kl": o.kl.tolist(),
+            "own_neighbours": o.own_neighbours, "champion_return": o.best,
+        }
+        for o in outcomes
+    ]  # fmt: skip
+    return {"steps": size.steps, "settings": size.settings, "variants": VARIANTS, "runs": runs, "versions": versions()}
+
+
+def draw(outcomes: Sequence[Outcome], path: Path) -> None:
+    """For each variant a row: both states, each through one t-SNE for all agents, and the matrix of divergences."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    columns = STATES + 1
+    figure, rows = plt.subplots(
+        len(outcomes), columns, figsize=(4 * columns, 3.7 * len(outcomes)), layout="constrained", squeeze=False
+    )
+    top = max(outcome.kl.max() for outcome in outcomes)
+    for row, outcome in zip(rows, outcomes, strict=True):
+        for state, axes in enumerate(row[:STATES]):
+            own = own_neighbours(outcome.actions[state])
+            for member, points in enumerate(embedded(outcome.actions[state])):
+                axes.scatter(*points.T, s=4, linewidths=0, label=f"agent {member}")
+            axes.set(xticks=(), yticks=(), title=f"state {state + 1}: {own:.0%} have a neighbour of their own")
+        row[0].set_ylabel(f"{outcome.env}, {outcome.variant}", fontsize="large")
+        _matrix(row[-1], outcome.kl, top)
+    rows[0][0].legend(markerscale=3, fontsize="small")
+    figure.suptitle(f"{ACTIONS} actions of each agent in two states (t-SNE), and how far apart the agents are")
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def embedded(actions: Float[np.ndarray, "member sample action"]) -> Float[np.ndarray, "member sample 2"]:
+    """All agents' actions in one t-SNE, with a fixed seed."""
+    from sklearn.manifold import TSNE
+
+    members, samples, size = actions.shape
+    points = TSNE(init="pca", random_state=0).fit_transform(actions.reshape(-1, size))
+    return np.asarray(points).reshape(members, samples, 2)
+
+
+def _matrix(axes: Any, kl: Float[np.ndarray, "member member"], top: float) -> None:
+    axes.imshow(kl, cmap="viridis", vmin=0, vmax=top)
+    for (row, column), value in np.ndenumerate(kl):
+        colour = "white" if value < top / 2 else "black"
+        axes.text(column, row, f"{max(value, 0):.2g}", ha="center", va="center", color=colour)
+    mean = mean_kl(kl)
+    axes.set(xticks=range(len(kl)), yticks=range(len(kl)), title=f"KL(row ‖ column), nats: mean {mean:.2f}")
+
+
+def _name(env: str, variant: str, seed: int) -> str:
+    """Of a run's folder."""
+    return f"{env.replace('/', '_')}-{variant.replace(', ', '-').replace(' ', '')}-seed{seed}"
