@@ -65,8 +65,8 @@ class Page:
 
     def click(self, selector):
         box = self.run(
-            f"(() => {{ const it = document.querySelector({json.dumps(selector)}); it.scrollIntoView({{block: 'center', "
-            "behavior: 'instant'}); const box = it.getBoundingClientRect(); "
+            f"(() => {{ const it = document.querySelector({json.dumps(selector)}); "
+            "it.scrollIntoView({block: 'center', behavior: 'instant'}); const box = it.getBoundingClientRect(); "
             "return [box.x + box.width / 2, box.y + box.height / 2]; })()"
         )
         for kind in ("mousePressed", "mouseReleased"):

@@ -119,7 +119,7 @@ def _find(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
                     seen.add(folder.resolve())
                     name = (Path(root.resolve().name) / folder.relative_to(root)).as_posix()
                     names.add(name := str(folder) if name in names else name)
-                    yield name, folder
+                    yield os.fsencode(name).decode(errors="replace"), folder
 
 
 def read(folder: Path, name: str) -> Record:

@@ -21,15 +21,15 @@ class Look(NamedTuple):
     mark: str
 
 
-# Told apart by people who see no red or no green, and at least 3:1 against their ground.
+# Chosen by search: as far apart as can be for people who see no red or no green, and 3:1 against their ground.
 _LOOKS = {
-    "arac": Look("#c8320a", "#ff7f50", "o"),
-    "cem_td3": Look("#00795c", "#3ddbb0", "s"),
-    "cerl": Look("#5c5c5c", "#c3c3c3", "X"),
-    "erl": Look("#a87400", "#f0c040", "D"),
-    "sac_nf": Look("#0b4fa0", "#6f9dff", "^"),
-    "sac": Look("#1b91cf", "#79d3ff", "v"),
-    "td3": Look("#9a3d9a", "#e58fe5", "P"),
+    "arac": Look("#f65400", "#ec7f68", "o"),
+    "cem_td3": Look("#14a37f", "#3af080", "s"),
+    "cerl": Look("#5c5c60", "#e4e8f2", "X"),
+    "erl": Look("#3b2400", "#8a6e00", "D"),
+    "sac_nf": Look("#0042c4", "#575ae8", "^"),
+    "sac": Look("#0096fd", "#77a9da", "v"),
+    "td3": Look("#600070", "#bb2895", "P"),
 }
 _VARIANTS = (
     Look("#7a4a21", "#d9a877", "*"),
@@ -43,6 +43,7 @@ STYLES = {
     "paper": "mean ± one standard deviation over seeds, Savitzky-Golay window 7",
     "robust": "interquartile mean with 95 % bootstrap interval, not smoothed",
 }
+_ROUGH = f"not smoothed, under {WINDOW} evaluations: "
 Curves = Mapping[tuple[str, str], Curve]
 
 
@@ -66,7 +67,7 @@ def draw(study: Study, curves: Curves, out: Path) -> None:
     if not tasks:
         return
     seen = looks(study.systems)
-    columns = min(len(tasks), 4 if len(tasks) > 6 else 3)
+    columns = {1: 1, 2: 2, 4: 2}.get(len(tasks), 3 if len(tasks) <= 6 else 4)
     size = (4.4 * columns, 3.3 * ceil(len(tasks) / columns) + 0.9)
     for style, words in STYLES.items():
         figure, panels = plt.subplots(
@@ -97,15 +98,19 @@ def _panel(axes: Any, task: str, curves: Mapping[str, Curve], style: str, seen: 
         axes.plot(curve.steps, full, color=look.light, linewidth=1.8, **marks)
         if not curve.smoothed:
             rough.append(system)
-    note = f"\nnot smoothed, under {WINDOW} evaluations: {', '.join(rough)}" if rough and style == "paper" else ""
-    axes.set_title(task, fontsize="medium", loc="left")
-    if note:
-        axes.set_title(f"{task}{note}", fontsize=7, loc="left")
+    axes.set_title(_plain(task), fontsize="medium", loc="left")
+    if rough and style == "paper":
+        axes.text(0.01, 0.99, _ROUGH + _plain(", ".join(rough)), fontsize=7, va="top", transform=axes.transAxes)
     axes.set(xlabel="environment steps", ylabel="return")
     axes.xaxis.set_major_formatter(_short)
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.grid(alpha=0.25, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _plain(text: str) -> str:
+    """As it is written: Matplotlib would read formulas between dollars, and a long line leaves a panel no room."""
+    return (text if len(text) <= 60 else f"{text[:59]}…").replace("$", r"\$")
 
 
 def _short(steps: float, _place: int | None = None) -> str:
@@ -115,4 +120,4 @@ def _short(steps: float, _place: int | None = None) -> str:
 def _handle(look: Look, label: str) -> Any:
     from matplotlib.lines import Line2D
 
-    return Line2D([], [], color=look.light, marker=look.mark, markersize=5, linewidth=1.8, label=label)
+    return Line2D([], [], color=look.light, marker=look.mark, markersize=5, linewidth=1.8, label=_plain(label))

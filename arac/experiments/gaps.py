@@ -80,7 +80,7 @@ def _group(group: Group) -> Iterator[Remark]:
     if ends and max(ends) > 1.2 * min(ends):
         yield Remark(
             "different lengths",
-            f"the runs of {what} end between {min(ends):,} and {max(ends):,} steps: the curve is dashed where some are "
+            f"the runs of {what} end between {min(ends):,} and {max(ends):,} steps: the curve is dotted where some are "
             "missing, and maximum, final return and area mix them",
         )
 

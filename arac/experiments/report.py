@@ -32,8 +32,9 @@ def write(folders: Sequence[Path], out: Path) -> str:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{out} cannot be made ({error.strerror}); choose another --out.") from None
-    (out / "index.html").write_text(page.render(contents))
-    (out / "table.csv").write_text(tables.as_csv(lines))
-    (out / "table.md").write_text(markdown := tables.as_markdown(lines))
+    (out / "index.html").write_text(page.render(contents), encoding="utf-8")
+    (out / "table.csv").write_text(tables.as_csv(lines), encoding="utf-8")
+    markdown = tables.as_markdown(lines)
+    (out / "table.md").write_text(markdown, encoding="utf-8")
     figures.draw(study, curves, out)
     return markdown

@@ -53,6 +53,7 @@ class Comparison:
 
     scope: str
     tasks: int
+    tasks_of: dict[str, int]  # how many of them each system has
     at: dict[str, int]  # the steps at which the runs of each task are compared
     interquartile: dict[str, Interval]  # of scores: returns on one task, normalised ones on all
     improvement: dict[str, dict[str, Interval]]  # of the first over the second
@@ -103,7 +104,7 @@ def normalised(scores: dict[str, dict[str, np.ndarray]], tasks: Sequence[str]) -
         for system, of in scores.items():
             if task in of and width > 0:
                 scaled.setdefault(system, {})[task] = (of[task] - low) / width
-    return scaled
+    return {system: scaled[system] for system in scores if system in scaled}
 
 
 def paper_value(group: Group) -> Value | None:
@@ -168,6 +169,7 @@ def _compare(
     return Comparison(
         scope=scope,
         tasks=len(tasks),
+        tasks_of={system: len(of) for system, of in ours.items()},
         at={task: at[task] for task in tasks},
         interquartile={
             system: interquartile_interval(of) for system, of in (scaled if len(tasks) > 1 else ours).items()

@@ -48,9 +48,9 @@ def seeds(line: Line) -> str:
 
 
 def ends(line: Line) -> str:
-    """The steps that the runs were measured up to."""
+    """The steps that the runs were measured up to; the last episode makes a run a little longer than another."""
     first, last = line.ends
-    return f"{last:,}" if first == last else f"{first:,} to {last:,}"
+    return f"{last:,}" if first > 0.98 * last else f"{first:,} to {last:,}"
 
 
 def as_csv(lines: Sequence[Line]) -> str:

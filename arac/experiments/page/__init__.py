@@ -82,4 +82,4 @@ def _colours(looks: list[figures.Look]) -> str:
 
 
 def _file(name: str) -> str:
-    return resources.files("arac.experiments.page").joinpath(name).read_text()
+    return resources.files("arac.experiments.page").joinpath(name).read_text("utf-8")

@@ -69,7 +69,7 @@ function path(xs, ys, scaleX, scaleY, keep) {
   return text;
 }
 
-// A series: {name, color, mark, x, y, low, high, solid(i), thin: [{x, y}], note(i)}. Options: xLabel, yLabel, title, yRange, step.
+// A series: {name, color, mark, x, y, low, high, solid(i), thin: [{x, y}], note(i)}. Options: xLabel, yLabel, title, yRange, height, unit, exactX.
 function lineChart(host, series, options) {
   const draw = () => {
     const at = host.chart ? host.chart.at : null;
@@ -85,7 +85,7 @@ function lineChart(host, series, options) {
 }
 
 function build(host, series, options) {
-  const width = Math.max(host.clientWidth, 240), height = host.classList.contains("tall") ? (width < 600 ? 320 : 400) : 230;
+  const width = Math.max(host.clientWidth, 240), height = host.classList.contains("tall") ? (width < 600 ? 320 : 400) : options.height || 230;
   const all = (name) => series.flatMap((one) => [...(one[name] || []), ...(one.thin || []).flatMap((line) => line[name] || [])]);
   const [x0, x1] = extent(all("x"), 0.015);
   const [y0, y1] = options.yRange || extent([...all("y"), ...all("low"), ...all("high")], 0.06);
@@ -95,7 +95,7 @@ function build(host, series, options) {
   const scaleY = (y) => height - bottom - ((y - y0) / (y1 - y0)) * (height - top - bottom);
   const root = shape("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", tabindex: 0, "aria-label": `${options.title}. Left and right arrow keys move through the values.` }, host);
   axes(root, { width, height, left, right, top, bottom, scaleX, scaleY, x0, x1, yTicks }, options);
-  for (const one of series) drawSeries(root, one, scaleX, scaleY);
+  for (const draw of [drawBand, drawThin, drawLine]) for (const one of series) draw(shape("g", { "data-series": one.name }, root), one, scaleX, scaleY);
   if (!series.length) shape("text", { x: width / 2, y: height / 2, "text-anchor": "middle" }, root, "nothing to show");
   return crosshair(host, root, series, options, { width, height, top, bottom, scaleX, scaleY, left, right, x0, x1 });
 }
@@ -115,19 +115,24 @@ function axes(root, frame, options) {
   shape("text", { x: 0, y: top - 8 }, root, options.yLabel);
 }
 
-function drawSeries(root, one, scaleX, scaleY) {
-  const group = shape("g", { "data-series": one.name }, root);
+function drawThin(group, one, scaleX, scaleY) {
   for (const line of one.thin || []) {
     shape("path", { d: path(line.x, line.y, scaleX, scaleY), fill: "none", stroke: one.color, "stroke-width": 1, opacity: 0.55 }, group);
     if (line.x.length === 1) mark("o", scaleX(line.x[0]), scaleY(line.y[0]), 2.5, one.color, group);
   }
+}
+
+function drawBand(group, one, scaleX, scaleY) {
   if (one.low && one.x.length > 1) {
     const there = one.x.map((_, i) => i).filter((i) => one.low[i] !== null && one.high[i] !== null);
     const edge = (values, order) => order.map((i) => `${scaleX(one.x[i]).toFixed(2)} ${scaleY(values[i]).toFixed(2)}`).join("L");
-    if (there.length) shape("path", { d: `M${edge(one.high, there)}L${edge(one.low, [...there].reverse())}Z`, fill: one.color, opacity: 0.16 }, group);
+    if (there.length) shape("path", { d: `M${edge(one.high, there)}L${edge(one.low, [...there].reverse())}Z`, fill: one.color, opacity: (one.thin || []).length ? 0.07 : 0.15 }, group);
   } else if (one.low && one.low[0] !== null) {
     shape("line", { x1: scaleX(one.x[0]), x2: scaleX(one.x[0]), y1: scaleY(one.low[0]), y2: scaleY(one.high[0]), stroke: one.color, "stroke-width": 2 }, group);
   }
+}
+
+function drawLine(group, one, scaleX, scaleY) {
   const pen = { fill: "none", stroke: one.color, "stroke-width": one.width || 2.2, "stroke-linejoin": "round", "stroke-linecap": "round" };
   if (one.solid) shape("path", { ...pen, d: path(one.x, one.y, scaleX, scaleY), "stroke-dasharray": "2 5", "stroke-width": 1.6 }, group);
   shape("path", { ...pen, d: path(one.x, one.y, scaleX, scaleY, one.solid) }, group);
@@ -144,12 +149,16 @@ function nearest(xs, ys, x) {
   return best;
 }
 
-// What each series has near x: nothing where that is further off than half of its own distance between points.
+const gapOf = (one) => (one.x.length > 1 ? (one.x[one.x.length - 1] - one.x[0]) / (one.x.length - 1) : 0);
+
+// What each series has near x: nothing where that is further off than half of the distance between its points; for a
+// single point that of the others counts.
 function valuesAt(series, x) {
+  const usual = Math.max(...series.map(gapOf));
   return series.map((one) => {
     const i = nearest(one.x, one.y, x);
     if (i < 0) return { one, i: -1 };
-    const gap = one.x.length > 1 ? (one.x[one.x.length - 1] - one.x[0]) / (one.x.length - 1) : Infinity;
+    const gap = gapOf(one) || usual;
     return { one, i: Math.abs(one.x[i] - x) <= 0.5 * gap + 1e-9 ? i : -1 };
   });
 }

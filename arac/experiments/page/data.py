@@ -68,9 +68,12 @@ def _comparison(one: Comparison, index: Mapping[str, int]) -> dict[str, Any]:
     at = ", ".join(f"{task} at {steps:,}" for task, steps in one.at.items())
     return {
         "scope": one.scope,
-        "normalised": one.tasks > 1,
+        "tasks": one.tasks,
         "note": _NOTE.format(at=at),
-        "interquartile": [{"system": index[system], **value._asdict()} for system, value in one.interquartile.items()],
+        "interquartile": [
+            {"system": index[system], "tasks": one.tasks_of[system], **value._asdict()}
+            for system, value in one.interquartile.items()
+        ],
         "improvement": [
             {"system": index[system], "over": {index[other]: value._asdict() for other, value in over.items()}}
             for system, over in one.improvement.items()

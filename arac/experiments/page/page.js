@@ -65,7 +65,7 @@ function curveNote(curves, style) {
     : "Robust: interquartile mean over seeds with 95 % bootstrap interval, not smoothed."];
   if (style === "paper" && rough.length) parts.push(`Not smoothed, for having fewer than ${data.window} evaluations: ${rough.join("; ")}.`);
   if (partial.length) parts.push(`Dotted where not all runs are there yet: ${partial.join("; ")}.`);
-  parts.push(`Seeds: ${curves.map((curve) => `${label(curve)} ${curve.total}`).join(", ") || "none shown"}.`);
+  parts.push(`Seeds: ${new Set(curves.map((curve) => curve.total)).size === 1 ? `${curves[0].total} each` : curves.map((curve) => `${label(curve)}: ${curve.total}`).join("; ") || "none shown"}.`);
   return parts.join(" ");
 }
 
@@ -73,10 +73,10 @@ function showComparison() {
   const one = chosen(data.comparisons, find("scope"));
   if (!one) { find("scope-note").textContent = "Nothing to compare yet."; return; }
   find("scope-note").textContent = one.note;
-  find("iqm-title").textContent = one.normalised ? "Interquartile mean of normalised scores" : "Interquartile mean of returns";
-  forest(find("iqm"), one.interquartile.map((row) => ({ ...row, name: data.systems[row.system].label, color: color(row.system), mark: data.systems[row.system].mark })), "Interquartile mean");
-  lineChart(find("profile"), one.profile.map((line) => ({ name: data.systems[line.system].label, color: color(line.system), x: data.thresholds, y: line.values })),
-    { title: "Performance profile", xLabel: "normalised score", yLabel: "fraction of runs above it", yRange: [0, 1.04], unit: "or more", exactX: (x) => x.toFixed(2) });
+  find("iqm-title").textContent = one.tasks > 1 ? "Interquartile mean of normalised scores" : "Interquartile mean of returns";
+  forest(find("iqm"), one.interquartile.map((row) => ({ ...row, name: data.systems[row.system].label + (row.tasks < one.tasks ? ` (${row.tasks} of ${one.tasks} tasks)` : ""), color: color(row.system), mark: data.systems[row.system].mark })), "Interquartile mean");
+  lineChart(find("profile"), one.profile.map((line) => ({ name: data.systems[line.system].label, color: color(line.system), mark: data.systems[line.system].mark, x: data.thresholds, y: line.values })),
+    { title: "Performance profile", xLabel: "normalised score", yLabel: "fraction of runs above it", yRange: [0, 1.04], unit: "or more", exactX: (x) => x.toFixed(2), height: Math.max(230, 46 * one.interquartile.length + 26) });
   showImprovement(one);
 }
 

@@ -11,7 +11,7 @@ from arac.experiments.collection import Record
 from arac.experiments.gaps import Remark, coverage, missing
 from arac.experiments.grouping import Group, Study, deviations, settings_in_words
 from arac.experiments.page.pictures import TITLES, Picture, as_html
-from arac.experiments.summary import Line
+from arac.experiments.summary import Line, Spread
 
 FOOTER = (
     "Drawn by <code>arac report</code> from run folders alone; curves_paper and curves_robust (PNG, PDF), table.csv "
@@ -71,7 +71,8 @@ def pictures(found: Sequence[Picture]) -> str:
     if not found:
         return ""
     shown = "".join(
-        f"<figure><figcaption>{TITLES[one.name]}</figcaption><img src='{one.source}' alt='{TITLES[one.name]}'>"
+        f"<figure><figcaption>{TITLES[one.name]}</figcaption><div class='scroll'><img src='{one.source}' "
+        f"alt='{TITLES[one.name]}'></div>"
         f"{as_html(one.table) if one.table else ''}</figure>"
         for one in found
     )
@@ -81,8 +82,8 @@ def pictures(found: Sequence[Picture]) -> str:
 
 def _task_table(task: str, lines: Sequence[Line], index: Mapping[str, int]) -> str:
     heads = (
-        "System", "Seeds", "Steps", "Maximum", "Paper's maximum", "Rank: ours / paper's", "Final", "Area",
-        "Champion, fresh episodes", f"IQM at {lines[0].robust_at:,} steps",
+        "System", "Maximum", "Paper's maximum", "Rank: ours / paper's", "Final", "Area", "Champion, fresh episodes",
+        f"IQM at {lines[0].robust_at:,} steps", "Seeds", "Steps",
     )  # fmt: skip
     sentences = list(dict.fromkeys(erratum.sentence for line in lines for erratum in line.errata))
     best = max(line.maximum.mean for line in lines)
@@ -102,16 +103,15 @@ def _line(line: Line, system: int, best: bool, sentences: Sequence[str]) -> str:
         for number in (sentences.index(erratum.sentence) + 1 for erratum in line.errata)
     )
     seeds = f"{line.seeds}<small>{line.unfinished} unfinished</small>" if line.unfinished else str(line.seeds)
-    champion = words.spread(line.champion)
+    champion = _spread(line.champion)
     if line.champion and line.champions < line.seeds:
         champion += f"<small>{line.champions} of {line.seeds} seeds</small>"
     value, low, high = map(words.number, line.robust)
     cells = (
-        f"<td>{seeds}</td>", f"<td>{words.ends(line)}</td>",
-        f"<td{' class=best' if best else ''}>{words.spread(line.maximum)}</td>",
-        f"<td class='paper'>{words.spread(line.paper)}{marks}</td>", f"<td>{words.ranks(line)}</td>",
-        f"<td>{words.spread(line.final)}</td>", f"<td>{words.spread(line.area)}</td>", f"<td>{champion}</td>",
-        f"<td>{value}<small>{low} to {high}</small></td>",
+        f"<td{' class=best' if best else ''}>{_spread(line.maximum)}</td>",
+        f"<td class='paper'>{_spread(line.paper, marks)}</td>", f"<td>{words.ranks(line)}</td>",
+        f"<td>{_spread(line.final)}</td>", f"<td>{_spread(line.area)}</td>", f"<td>{champion}</td>",
+        f"<td>{value}<small>{low} to {high}</small></td>", f"<td>{seeds}</td>", f"<td>{words.ends(line)}</td>",
     )  # fmt: skip
     return f"<tr><th scope='row'>{_key(system)}{escape(line.system)}</th>{''.join(cells)}</tr>"
 
@@ -120,7 +120,8 @@ def _run(group: Group, record: Record, system: int, shared: set[tuple[str, str]]
     other = {name: version for name, version in record.versions.items() if (name, version) not in shared}
     done = f"max='{max(record.planned, 1)}' value='{min(record.steps_done, record.planned)}'"
     cells = (
-        f"<td>{escape(group.task)}</td>", f"<td>{_key(system)}{escape(group.system)}</td>", f"<td>{record.seed}</td>",
+        f"<td class='name'>{escape(group.task)}</td>",
+        f"<td class='name'>{_key(system)}{escape(group.system)}</td>", f"<td>{record.seed}</td>",
         f"<td>{record.steps_done:,} of {record.planned:,}<small><progress {done} aria-label='Steps done'></progress>"
         "</small></td>",
         f"<td>{len(record.rows)}</td>", f"<td>{'-' if record.seconds is None else clock(record.seconds)}</td>",
@@ -128,6 +129,12 @@ def _run(group: Group, record: Record, system: int, shared: set[tuple[str, str]]
         f"<td class='words'>{escape(settings_in_words(other)) or '-'}</td>",
     )  # fmt: skip
     return f"<tr><th scope='row'><code>{escape(record.name)}</code></th>{''.join(cells)}</tr>"
+
+
+def _spread(value: Spread | paper.Value | None, marks: str = "") -> str:
+    """The mean, and the deviation on a line of its own: ten columns have to fit."""
+    mean, _, std = words.spread(value).partition(" ± ")
+    return f"{mean}{marks}<small>± {std}</small>" if std else f"{mean}{marks}"
 
 
 def _cover(full: int, begun: int) -> str:
@@ -147,10 +154,10 @@ def _kind(kind: str, texts: Sequence[str]) -> str:
 
 
 def _table(name: str, heads: Iterable[str], rows: str, kind: str) -> str:
-    """A table that scrolls by itself where the screen is narrow."""
+    """A table that scrolls by itself where the screen is narrow, and where it is long."""
     tops = "".join(f"<th scope='col'>{head}</th>" for head in heads)
     return (
-        f"<div class='scroll' tabindex='0' role='region' aria-label='{escape(name)}'><table class='{kind}'>"
+        f"<div class='scroll {kind}' tabindex='0' role='region' aria-label='{escape(name)}'><table class='{kind}'>"
         f"<thead><tr>{tops}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
