@@ -100,7 +100,7 @@ def test_hovering_shows_the_right_values(page, drawn):
     assert shown["ARAC"][0] == f"{curves[0]['paper']['value'][-1]:.1f}"
     assert shown["ARAC"][1] == "± 7.07"
     assert shown["SAC"] == ["400.0", "· 1 run"]
-    assert shown["TD3"] == ["–", ""]  # its only evaluation was long before
+    assert shown["TD3"] == ["-", ""]  # its only evaluation was long before
     hover(page, 0.0)
     assert tip(page)[0] == "10,000 steps"
     assert tip(page)[1]["SAC"] == ["50.00", "± 0.00"]

@@ -1,4 +1,7 @@
-"""The intervals of `statistics.bootstrapped` for two statistics, with all draws at once: a report needs thousands."""
+"""The intervals of `statistics.bootstrapped` for two statistics, with all draws at once: a report needs thousands.
+
+Where every task has one run, nothing can be drawn again: such an interval has NaN for its ends, not no width.
+"""
 
 from typing import NamedTuple
 
@@ -31,6 +34,8 @@ def interquartile_band(curves: Float[np.ndarray, "run point"], seed: int = 0) ->
 
 def interquartile_interval(scores: Scores, seed: int = 0) -> Interval:
     """The interquartile mean over all runs of all tasks; runs are drawn again within each task."""
+    if _single(scores):
+        return Interval(interquartile_mean(scores), np.nan, np.nan)
     rng = np.random.default_rng(seed)
     drawn = np.concatenate([_again(of_task, rng) for of_task in scores.values()], axis=1)
     low, high = np.quantile(_middle(drawn, 1), QUANTILES)
@@ -44,13 +49,20 @@ def improvement_interval(scores: Scores, others: Scores, seed: int = 0) -> Inter
         ValueError: if they have no task in common.
     """
     value = probability_of_improvement(scores, others)
+    common = [task for task in scores if task in others]
+    if _single({task: scores[task] for task in common}) and _single({task: others[task] for task in common}):
+        return Interval(value, np.nan, np.nan)
     rng = np.random.default_rng(seed)
     chances = []
-    for task in (task for task in scores if task in others):
+    for task in common:
         mine, theirs = _again(scores[task], rng)[:, :, None], _again(others[task], rng)[:, None, :]
         chances.append(((mine > theirs) + 0.5 * (mine == theirs)).mean((1, 2)))
     low, high = np.quantile(np.mean(chances, 0), QUANTILES)
     return Interval(value, float(low), float(high))
+
+
+def _single(scores: Scores) -> bool:
+    return all(len(of_task) == 1 for of_task in scores.values())
 
 
 def _again(of_task: Float[np.ndarray, " run"], rng: np.random.Generator) -> Float[np.ndarray, "draw run"]:

@@ -95,6 +95,8 @@ def collect(folders: Sequence[Path]) -> Collection:
             records.append(read(folder, name))
         except ValueError as error:
             broken.append(Broken(name, str(error)))
+        except OSError as error:
+            broken.append(Broken(name, f"the system refuses to read it ({error.strerror})"))
     if not records:
         where = ", ".join(map(str, folders))
         if broken:

@@ -79,7 +79,8 @@ def draw(study: Study, curves: Curves, out: Path) -> None:
             axes.set_axis_off()
         figure.suptitle(f"Return of the champion: {words}", fontsize="medium")
         handles = [_handle(seen[system], system) for system in study.systems if any(s == system for _, s in curves)]
-        figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 4), frameon=False)
+        most = 4 if max(len(handle.get_label()) for handle in handles) < 30 else 2
+        figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), most), frameon=False)
         figure.savefig(out / f"curves_{style}.png", dpi=150)
         figure.savefig(out / f"curves_{style}.pdf", metadata={"CreationDate": None})
         plt.close(figure)

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 from collections.abc import Sequence
 
 from arac.experiments.paper import CAVEAT, Value
@@ -36,6 +37,9 @@ def spread(value: Spread | Value | None) -> str:
 
 
 def interval(value: Interval) -> str:
+    """5.2 [4.1, 6.3], or one run's 5.2."""
+    if math.isnan(value.low):
+        return number(value.value)
     return f"{number(value.value)} [{number(value.low)}, {number(value.high)}]"
 
 
@@ -64,7 +68,8 @@ def as_csv(lines: Sequence[Line]) -> str:
         writer.writerow([
             line.task, line.system, line.algorithm, line.seeds, line.unfinished, *line.ends,
             *maximum, *paper, *(line.ranks or (None, None)), *final, *area, *champion, line.champions,
-            *line.robust, line.robust_at, " ".join(erratum.sentence for erratum in line.errata),
+            *(None if math.isnan(one) else one for one in line.robust), line.robust_at,
+            " ".join(erratum.sentence for erratum in line.errata),
         ])  # fmt: skip
     return text.getvalue()
 

@@ -182,7 +182,7 @@ function crosshair(host, root, series, options, frame) {
     for (const { one, i } of valuesAt(series, state.at)) {
       const row = element("tr", {}, rows), head = element("th", { scope: "row" }, row);
       element("span", { class: "key", style: `--c:${one.color}` }, head); head.append(one.name);
-      element("td", { "data-value": i < 0 ? "" : one.y[i] }, row, i < 0 ? "–" : exact(one.y[i]));
+      element("td", { "data-value": i < 0 ? "" : one.y[i] }, row, i < 0 ? "-" : exact(one.y[i]));
       element("td", {}, row, i < 0 || !one.note ? "" : one.note(i));
       if (i >= 0) shape("circle", { cx: scaleX(one.x[i]), cy: scaleY(one.y[i]), r: 5.5, fill: "none", stroke: one.color, "stroke-width": 2 }, dots);
     }
@@ -214,7 +214,8 @@ function forest(host, rows, title) {
     const width = Math.max(host.clientWidth, 240), pitch = 46, height = rows.length * pitch + 26;
     const [x0, x1] = extent(rows.flatMap((row) => [row.value, row.low, row.high]), 0.06);
     const scaleX = (x) => 8 + ((x - x0) / (x1 - x0)) * (width - 16);
-    const said = rows.map((row) => `${row.name} ${exact(row.value)}, ${exact(row.low)} to ${exact(row.high)}`).join("; ");
+    const between = (row) => (row.low === null ? "" : ` [${exact(row.low)}, ${exact(row.high)}]`);
+    const said = rows.map((row) => row.name + " " + exact(row.value) + between(row)).join("; ");
     const root = shape("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}: ${said}` }, host);
     for (const tick of ticks(x0, x1, width / 110)) {
       shape("line", { x1: scaleX(tick), x2: scaleX(tick), y1: 0, y2: height - 20, stroke: "var(--grid)" }, root);
@@ -222,9 +223,10 @@ function forest(host, rows, title) {
     }
     rows.forEach((row, place) => {
       const y = place * pitch + 32;
-      shape("text", { x: 0, y: y - 14, class: "strong" }, root, row.name);
-      shape("text", { x: width, y: y - 14, "text-anchor": "end" }, root, `${exact(row.value)} [${exact(row.low)}, ${exact(row.high)}]`);
-      shape("line", { x1: scaleX(row.low), x2: scaleX(row.high), y1: y, y2: y, stroke: row.color, "stroke-width": 5, opacity: 0.4, "stroke-linecap": "round" }, root);
+      const figures = exact(row.value) + between(row), room = Math.floor((width - 8 * figures.length - 16) / 8);
+      shape("text", { x: 0, y: y - 14, class: "strong" }, root, row.name.length > room ? `${row.name.slice(0, room - 1)}…` : row.name);
+      shape("text", { x: width, y: y - 14, "text-anchor": "end" }, root, figures);
+      if (row.low !== null) shape("line", { x1: scaleX(row.low), x2: scaleX(row.high), y1: y, y2: y, stroke: row.color, "stroke-width": 5, opacity: 0.4, "stroke-linecap": "round" }, root);
       mark(row.mark, scaleX(row.value), y, 5.5, row.color, root);
     });
   };

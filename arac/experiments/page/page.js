@@ -96,7 +96,7 @@ function showImprovement(one) {
       const cell = row.over[id];
       if (!cell) { element("td", { class: "self" }, line, id === row.system ? "" : "no task in common"); continue; }
       const td = element("td", { style: `--p:${Math.abs(cell.value - 0.5) * 2};--hue:var(${cell.value < 0.5 ? "--warm" : "--accent"})` }, line, cell.value.toFixed(2));
-      element("small", {}, td, `${cell.low.toFixed(2)} to ${cell.high.toFixed(2)}`);
+      element("small", {}, td, cell.low === null ? "one run each" : `${cell.low.toFixed(2)} to ${cell.high.toFixed(2)}`);
     }
   }
 }

@@ -90,8 +90,11 @@ def _task_table(task: str, lines: Sequence[Line], index: Mapping[str, int]) -> s
     rows = "".join(_line(line, index[line.system], line.maximum.mean == best, sentences) for line in lines)
     notes = "".join(f"<li id='{_anchor(task, number)}'>{escape(text)}</li>" for number, text in enumerate(sentences, 1))
     known = any(line.paper for line in lines)
+    first, last = min(line.ends[0] for line in lines), max(line.ends[1] for line in lines)
+    mixed = f"Runs end between {first:,} and {last:,} steps: only the IQM compares them at the same step."
     return (
         f"<h3>{escape(task)}</h3>{_table(f'Returns on {task}', heads, rows, 'returns')}"
+        f"{f'<p class=note>{mixed}</p>' if last > 1.2 * first else ''}"
         f"{'' if known else '<p class=note>The paper has no value to stand beside these.</p>'}"
         f"{f'<p class=note>On the values in the paper:</p><ol class=errata>{notes}</ol>' if notes else ''}"
     )
@@ -106,12 +109,13 @@ def _line(line: Line, system: int, best: bool, sentences: Sequence[str]) -> str:
     champion = _spread(line.champion)
     if line.champion and line.champions < line.seeds:
         champion += f"<small>{line.champions} of {line.seeds} seeds</small>"
-    value, low, high = map(words.number, line.robust)
+    value, _, between = words.interval(line.robust).partition(" ")
     cells = (
         f"<td{' class=best' if best else ''}>{_spread(line.maximum)}</td>",
         f"<td class='paper'>{_spread(line.paper, marks)}</td>", f"<td>{words.ranks(line)}</td>",
         f"<td>{_spread(line.final)}</td>", f"<td>{_spread(line.area)}</td>", f"<td>{champion}</td>",
-        f"<td>{value}<small>{low} to {high}</small></td>", f"<td>{seeds}</td>", f"<td>{words.ends(line)}</td>",
+        f"<td>{value}{f'<small>{between}</small>' if between else ''}</td>",
+        f"<td>{seeds}</td>", f"<td>{words.ends(line)}</td>",
     )  # fmt: skip
     return f"<tr><th scope='row'>{_key(system)}{escape(line.system)}</th>{''.join(cells)}</tr>"
 
