@@ -94,6 +94,15 @@ def test_resume_goes_further_and_says_so_when_there_is_nothing_to_do(finished):
     assert metrics.read_evaluations(folder / run)[-1]["env_steps"] >= 400
 
 
+def test_report_draws_a_page_of_the_run(finished):
+    folder, _ = finished
+    done = arac("report", "runs", "--out", "page", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "| InvertedPendulum-v5 | ARAC | 1 |" in done.stdout
+    names = {"index.html", "table.csv", "table.md", "curves_paper.png", "curves_robust.pdf"}
+    assert names <= {path.name for path in (folder / "page").iterdir()}
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """The run that the stopped ones below must end like."""

@@ -107,7 +107,7 @@ def test_profiles_and_intervals_against_rliable():
     """The bootstrap draws other numbers than ours, so the intervals agree only as far as 2,000 repetitions do."""
     library, metrics = pytest.importorskip("rliable.library"), pytest.importorskip("rliable.metrics")
     thresholds = np.linspace(-2, 6, 30)
-    theirs = library.run_score_deviation(stacked(SCORES), thresholds)
+    theirs = library.score_distributions(stacked(SCORES), thresholds)
     np.testing.assert_allclose(performance_profile(SCORES, thresholds), theirs)
     _, intervals = library.get_interval_estimates(
         {"a": stacked(SCORES)}, lambda scores: np.array([metrics.aggregate_iqm(scores)]), reps=2000

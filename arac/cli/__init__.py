@@ -1,4 +1,4 @@
-"""The command: `arac train | resume | evaluate | doctor | reproduce | bench | list`."""
+"""The command: `arac train | resume | evaluate | doctor | reproduce | report | bench | list`."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 # JAX tells of devices that are not there; a user of the command has not asked.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from arac.cli.experiments import bench, reproduce
+from arac.cli.experiments import bench, report, reproduce
 from arac.cli.looking import examine, list_things
 from arac.cli.training import evaluate, resume, train
 from arac.errors import EnvironmentFailure, StorageFailure, UserError
@@ -20,6 +20,7 @@ usage: arac COMMAND [...]
   evaluate RUN     play fresh episodes with the champion of a run
   doctor RUN       verify everything in a run folder and say what was found
   reproduce NAME   run an experiment: its table and its picture
+  report RUNS      a page with the curves and tables of runs, beside the paper's
   bench            measure how fast it is on this machine
   list algos|envs  what there is to train, and on what
 
@@ -31,6 +32,7 @@ COMMANDS: dict[str, Callable[[list[str]], int | None]] = {
     "evaluate": evaluate,
     "doctor": examine,
     "reproduce": reproduce,
+    "report": report,
     "bench": bench,
     "list": list_things,
 }

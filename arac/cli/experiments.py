@@ -1,4 +1,4 @@
-"""`arac reproduce` and `arac bench`."""
+"""`arac reproduce`, `arac report` and `arac bench`."""
 
 import shlex
 import sys
@@ -47,6 +47,19 @@ class ReproduceArgs:
     """Where tables and pictures go; by default beside the run folders."""
     processes: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
     """Runs at a time, each on one core; by default as many as there are cores."""
+
+
+@dataclass(frozen=True)
+class ReportArgs:
+    """Draw a report on runs, finished or not: one HTML page that opens without a network, figures and tables.
+
+    Nothing in the run folders is changed, and other processes may be working on them.
+    """
+
+    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUNS")]
+    """Run folders, or folders that hold some at any depth."""
+    out: Annotated[Path, tyro.conf.arg(metavar="PATH")] = Path("report")
+    """A folder for index.html, the figures (PNG, PDF), table.csv and table.md."""
 
 
 @dataclass(frozen=True)
@@ -135,3 +148,13 @@ def _ask(jobs: "list[Job]", folder: Path, processes: int, agreed: bool) -> None:
         raise UserError("Nothing was started; give --yes to start without being asked.")
     if input("Start? [y/N] ").strip().lower() not in ("y", "yes"):
         raise UserError("Nothing was started; --steps, --seeds, --envs and --algos make it smaller.")
+
+
+def report(argv: list[str]) -> None:
+    from arac.experiments import report
+
+    args = parse(ReportArgs, "report", argv)
+    if not args.runs:
+        raise UserError("arac report needs at least one run folder, or a folder that holds some.")
+    table = report.write(args.runs, args.out)
+    print(f"{table}\npage: {args.out}/index.html; beside it the figures, table.csv and table.md")

@@ -1,0 +1,269 @@
+"""Run folders as records: what each holds, and in words what is wrong with those that cannot be read."""
+
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from arac import runs
+from arac.errors import UserError
+from arac.experiments.paper import SYSTEMS
+from arac.files import read_bounded
+
+# What makes a folder look like a run's, and the folders of a run that hold no others.
+_MARKS = {"config.toml", "evaluations.jsonl", "timings.jsonl", ".beginning.tmp"}
+_INNER = {"checkpoints", "replay", "tensorboard"}
+_LIMIT = 2**28  # bytes of a file of rows; a million evaluations have fewer
+
+
+@dataclass(frozen=True)
+class Row:
+    """An evaluation, as far as a report needs it."""
+
+    env_steps: int
+    champion_return: float
+    fitness: tuple[float, ...]
+    archive_size: int
+    mean_kl: float | None
+    kl: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a run folder holds."""
+
+    name: str
+    env: str
+    kwargs: dict[str, Any]
+    max_episode_steps: int | None
+    algorithm: str
+    seed: int
+    planned: int
+    settings: dict[str, Any]
+    versions: dict[str, str]
+    rows: tuple[Row, ...]
+    steps_done: int
+    seconds: float | None
+    champion: Float[np.ndarray, " episode"] | None  # its returns over fresh episodes, measured after training
+    remarks: tuple[str, ...]
+
+    @property
+    def finished(self) -> bool:
+        return self.steps_done >= self.planned
+
+    @cached_property
+    def steps(self) -> Float[np.ndarray, " evaluation"]:
+        return np.array([row.env_steps for row in self.rows], float)
+
+    @cached_property
+    def returns(self) -> Float[np.ndarray, " evaluation"]:
+        return np.array([row.champion_return for row in self.rows], float)
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A folder that looks like a run's and cannot be used."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Collection:
+    records: tuple[Record, ...]
+    broken: tuple[Broken, ...]
+
+
+def collect(folders: Sequence[Path]) -> Collection:
+    """Reads every run folder at or below the given ones, each once.
+
+    Raises:
+        UserError: if a given folder is none, or there is no run that can be read.
+    """
+    records: list[Record] = []
+    broken: list[Broken] = []
+    for name, folder in _find(folders):
+        try:
+            records.append(read(folder, name))
+        except ValueError as error:
+            broken.append(Broken(name, str(error)))
+        except OSError as error:
+            broken.append(Broken(name, f"the system refuses to read it ({error.strerror})"))
+    if not records:
+        where = ", ".join(map(str, folders))
+        if broken:
+            raise UserError(f"No run below {where} can be read; the first of {len(broken)}: {broken[0].reason}.")
+        raise UserError(f"There is no run at or below {where}; give folders that `arac train` wrote.")
+    return Collection(tuple(records), tuple(broken))
+
+
+def _find(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+    """Folders that look like runs, each with a name of its own that begins with the given folder's, if it can."""
+    seen: set[Path] = set()
+    names: set[str] = set()
+    for root in folders:
+        if not root.is_dir():
+            raise UserError(f"{root} is not a folder; give run folders, or folders that hold some.")
+        for place, below, files in os.walk(root):
+            below.sort()
+            if not _MARKS.isdisjoint(files):
+                below[:] = [name for name in below if name not in _INNER]
+                folder = Path(place)
+                if folder.resolve() not in seen:
+                    seen.add(folder.resolve())
+                    name = (Path(root.resolve().name) / folder.relative_to(root)).as_posix()
+                    names.add(name := str(folder) if name in names else name)
+                    yield os.fsencode(name).decode(errors="replace"), folder
+
+
+def read(folder: Path, name: str) -> Record:
+    """One run folder.
+
+    Raises:
+        ValueError: with the reason in words, if it is not a run that can be used.
+    """
+    table = _config(folder)
+    rows, remarks = _evaluations(folder / "evaluations.jsonl")
+    times = _timings(folder / "timings.jsonl")
+    steps_done = max([row.env_steps for row in rows] + [steps for steps, _, _ in times], default=0)
+    champion, complaint = _champion(folder / "champion.json", steps_done)
+    try:
+        environment = table["environment"]
+        return Record(
+            name=name,
+            env=str(environment["id"]),
+            kwargs=dict(environment.get("kwargs", {})),
+            max_episode_steps=environment.get("max_episode_steps"),
+            algorithm=_known(table["algorithm"]),
+            seed=_whole(table["seed"]),
+            planned=_whole(table["steps"]),
+            settings=dict(table["config"]),
+            versions={str(key): str(value) for key, value in dict(table.get("versions", {})).items()},
+            rows=rows,
+            steps_done=steps_done,
+            seconds=_wall_clock(times),
+            champion=champion,
+            remarks=(*remarks, *complaint),
+        )
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        what = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"its config.toml is not the config of a run: {what}") from None
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    if (folder / ".beginning.tmp").exists() and not (folder / "config.toml").exists():
+        raise ValueError("it was stopped before the run had begun")
+    try:
+        return runs.read_config(folder)
+    except UserError as error:
+        if not (folder / "config.toml").exists():
+            raise ValueError("there is no config.toml in it") from None
+        said = str(error).partition("cannot be read: ")[2].rstrip(".")
+        raise ValueError(f"its config.toml cannot be read: {said}") from None
+
+
+def _known(algorithm: Any) -> str:
+    if algorithm not in SYSTEMS:
+        raise ValueError(f"there is no algorithm {algorithm!r}")
+    return str(algorithm)
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{value!r} is not a whole number")
+    return value
+
+
+def _number(value: Any) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ValueError(f"{value!r} is not a number")
+    return float(value)
+
+
+def _evaluations(path: Path) -> tuple[tuple[Row, ...], list[str]]:
+    """The rows of a run, and what is to be said about them. A last line without an end is still being written."""
+    if not path.exists():
+        raise ValueError("there is no evaluations.jsonl in it")
+    lines = _lines(path)
+    rows = []
+    for number, line in enumerate(lines, 1):
+        try:
+            rows.append(_row(json.loads(line)))
+        except (ValueError, TypeError, KeyError, RecursionError):
+            raise ValueError(f"line {number} of its evaluations.jsonl is not an evaluation") from None
+    if any(after.env_steps <= before.env_steps for before, after in pairwise(rows)):
+        raise ValueError("the steps in its evaluations.jsonl do not rise from row to row")
+    finite = tuple(row for row in rows if math.isfinite(row.champion_return))
+    left_out = len(rows) - len(finite)
+    return finite, [f"{left_out} of its evaluations are left out: their return is not a finite number"] * bool(left_out)
+
+
+def _row(row: dict[str, Any]) -> Row:
+    diversity = row.get("diversity") or {}
+    mean_kl = diversity.get("mean_kl")
+    kl = tuple(tuple(map(_number, line)) for line in diversity.get("kl") or ())
+    if any(len(line) != len(kl) for line in kl):
+        raise ValueError("the divergences are no square")
+    return Row(
+        env_steps=_whole(row["env_steps"]),
+        champion_return=_number(row["champion_return"]),
+        fitness=tuple(map(_number, row["fitness"])),
+        archive_size=_whole(row.get("archive_size", 0)),
+        mean_kl=None if mean_kl is None else _number(mean_kl),
+        kl=kl,
+    )
+
+
+def _timings(path: Path) -> list[tuple[int, int, float]]:
+    """(steps, generation, seconds since the start or the last resumption) of each generation; what is torn is left."""
+    found = []
+    for line in _lines(path) if path.exists() else []:
+        try:
+            row = json.loads(line)
+            found.append((_whole(row["env_steps"]), _whole(row["generation"]), _number(row["seconds"])))
+        except (ValueError, TypeError, KeyError, RecursionError):
+            continue
+    return found
+
+
+def _lines(path: Path) -> list[str]:
+    whole, _, _ = read_bounded(path, _LIMIT).decode(errors="replace").rpartition("\n")
+    return whole.split("\n") if whole else []
+
+
+def _wall_clock(times: list[tuple[int, int, float]]) -> float | None:
+    """Seconds of all stretches together: each resumption counts from zero again."""
+    if not times:
+        return None
+    total = times[-1][2]
+    for (_, generation, seconds), (_, next_generation, next_seconds) in pairwise(times):
+        if next_generation <= generation or next_seconds < seconds:
+            total += seconds
+    return total
+
+
+def _champion(path: Path, steps_done: int) -> tuple[Float[np.ndarray, " episode"] | None, list[str]]:
+    """The champion's fresh episodes, where they were played after the last step; else what is wrong with them."""
+    if not path.exists():
+        return None, []
+    try:
+        table = json.loads(read_bounded(path, 2**20))
+        returns, at = np.array([_number(one) for one in table["returns"]]), _whole(table["env_steps"])
+        if not len(returns) or not np.isfinite(returns).all():
+            raise ValueError("its returns are not finite numbers")
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None, ["its champion.json cannot be read, so the champion's fresh episodes are left out"]
+    if at < steps_done:
+        return None, [
+            f"its champion's fresh episodes are left out: they were played at {at:,} steps, and the run went on to "
+            f"{steps_done:,}"
+        ]
+    return returns, []

@@ -1,0 +1,124 @@
+"""The learning curves as PNG and PDF: one figure as the paper draws them, one robust, with a panel for each task."""
+
+from collections.abc import Mapping
+from itertools import cycle
+from math import ceil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from arac.experiments import paper
+from arac.experiments.curves import WINDOW, Curve
+from arac.experiments.grouping import Study
+
+
+class Look(NamedTuple):
+    """How a system is drawn everywhere: a colour on light and on dark ground, and a mark besides the colour."""
+
+    light: str
+    dark: str
+    mark: str
+
+
+# Chosen by search: as far apart as can be for people who see no red or no green, and 3:1 against their ground.
+_LOOKS = {
+    "arac": Look("#f65400", "#ec7f68", "o"),
+    "cem_td3": Look("#14a37f", "#3af080", "s"),
+    "cerl": Look("#5c5c60", "#e4e8f2", "X"),
+    "erl": Look("#3b2400", "#8a6e00", "D"),
+    "sac_nf": Look("#0042c4", "#575ae8", "^"),
+    "sac": Look("#0096fd", "#77a9da", "v"),
+    "td3": Look("#600070", "#bb2895", "P"),
+}
+_VARIANTS = (
+    Look("#7a4a21", "#d9a877", "*"),
+    Look("#4a3aa7", "#a9a0ff", "<"),
+    Look("#b3266f", "#ff8fc3", ">"),
+    Look("#3b6b12", "#a9d86e", "p"),
+    Look("#1f6f7a", "#7fdbe6", "h"),
+    Look("#8a6d00", "#e0cf6a", "d"),
+)
+STYLES = {
+    "paper": "mean ± one standard deviation over seeds, Savitzky-Golay window 7",
+    "robust": "interquartile mean with 95 % bootstrap interval, not smoothed",
+}
+_ROUGH = f"not smoothed, under {WINDOW} evaluations: "
+Curves = Mapping[tuple[str, str], Curve]
+
+
+def looks(systems: Mapping[str, str]) -> dict[str, Look]:
+    """One look for each system: fixed for the seven, from a second row of colours for variants of them."""
+    variants = cycle(_VARIANTS)
+    return {
+        label: _LOOKS[algorithm] if label == paper.SYSTEMS[algorithm] else next(variants)
+        for label, algorithm in systems.items()
+    }
+
+
+def draw(study: Study, curves: Curves, out: Path) -> None:
+    """Writes curves_paper and curves_robust into a folder, as .png and .pdf; `curves` by task and system."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    tasks = [task for task in study.tasks if any(of == task for of, _ in curves)]
+    if not tasks:
+        return
+    seen = looks(study.systems)
+    columns = {1: 1, 2: 2, 4: 2}.get(len(tasks), 3 if len(tasks) <= 6 else 4)
+    size = (4.4 * columns, 3.3 * ceil(len(tasks) / columns) + 0.9)
+    for style, words in STYLES.items():
+        figure, panels = plt.subplots(
+            ceil(len(tasks) / columns), columns, figsize=size, layout="constrained", squeeze=False
+        )
+        for axes, task in zip(panels.flat, tasks, strict=False):
+            _panel(axes, task, {system: one for (of, system), one in curves.items() if of == task}, style, seen)
+        for axes in panels.flat[len(tasks) :]:
+            axes.set_axis_off()
+        figure.suptitle(f"Return of the champion: {words}", fontsize="medium")
+        handles = [_handle(seen[system], system) for system in study.systems if any(s == system for _, s in curves)]
+        most = 4 if max(len(handle.get_label()) for handle in handles) < 30 else 2
+        figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), most), frameon=False)
+        figure.savefig(out / f"curves_{style}.png", dpi=150)
+        figure.savefig(out / f"curves_{style}.pdf", metadata={"CreationDate": None})
+        plt.close(figure)
+
+
+def _panel(axes: Any, task: str, curves: Mapping[str, Curve], style: str, seen: Mapping[str, Look]) -> None:
+    rough = []
+    for system, curve in curves.items():
+        look = seen[system]
+        band = curve.paper if style == "paper" else curve.robust
+        every = ceil(len(curve.steps) / 12)
+        marks = {"marker": look.mark, "markersize": 4, "markevery": every}
+        axes.fill_between(curve.steps, band.low, band.high, color=look.light, alpha=0.15, linewidth=0)
+        axes.plot(curve.steps, band.value, color=look.light, linewidth=1, linestyle=":", alpha=0.8)
+        full = np.where(curve.count == len(curve.runs), band.value, np.nan)
+        axes.plot(curve.steps, full, color=look.light, linewidth=1.8, **marks)
+        if not curve.smoothed:
+            rough.append(system)
+    axes.set_title(_plain(task), fontsize="medium", loc="left")
+    if rough and style == "paper":
+        axes.text(0.01, 0.99, _ROUGH + _plain(", ".join(rough)), fontsize=7, va="top", transform=axes.transAxes)
+    axes.set(xlabel="environment steps", ylabel="return")
+    axes.xaxis.set_major_formatter(_short)
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.grid(alpha=0.25, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _plain(text: str) -> str:
+    """As it is written: Matplotlib would read formulas between dollars, and a long line leaves a panel no room."""
+    return (text if len(text) <= 60 else f"{text[:59]}…").replace("$", r"\$")
+
+
+def _short(steps: float, _place: int | None = None) -> str:
+    return f"{steps / 1e6:g}M" if abs(steps) >= 1e6 else f"{steps / 1e3:g}k" if steps else "0"
+
+
+def _handle(look: Look, label: str) -> Any:
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], color=look.light, marker=look.mark, markersize=5, linewidth=1.8, label=_plain(label))

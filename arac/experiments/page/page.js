@@ -1,0 +1,148 @@
+"use strict";
+// What the page shows of its data, and what its controls change.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const find = (id) => document.getElementById(id);
+const color = (system) => `var(--s${system})`;
+const hidden = new Set();
+
+function fill(select, names) {
+  names.forEach((name, place) => element("option", { value: place }, select, name));
+  if (names.length < 2) select.disabled = true;
+}
+
+function chosen(list, select) { return list[+select.value || 0]; }
+
+function showChips() {
+  const there = new Set((chosen(data.tasks, find("task")) || { curves: [] }).curves.map((curve) => curve.system));
+  find("systems").replaceChildren();
+  data.systems.forEach((system, index) => {
+    if (!there.has(index)) return;
+    const button = element("button", { type: "button", "aria-pressed": !hidden.has(index), "data-system": index }, find("systems"));
+    const icon = shape("svg", { width: 16, height: 16, viewBox: "-8 -8 16 16", "aria-hidden": "true" }, button);
+    mark(system.mark, 0, 0, 5.5, color(index), icon);
+    button.append(system.label);
+    button.addEventListener("click", () => {
+      if (!hidden.delete(index)) hidden.add(index);
+      button.setAttribute("aria-pressed", !hidden.has(index));
+      showCurves();
+    });
+  });
+}
+
+function spreadNote(curve, band, style) {
+  return (i) => {
+    const alone = curve.count[i] < 2;
+    const spread = alone ? "" : style === "paper" ? `± ${exact((band.high[i] - band.low[i]) / 2)}` : `[${exact(band.low[i])}, ${exact(band.high[i])}]`;
+    const runs = curve.count[i] === 1 ? "1 run" : `${curve.count[i]} runs`;
+    return `${spread} ${curve.count[i] < curve.total || alone ? `· ${runs}` : ""}`.trim();
+  };
+}
+
+function showCurves() {
+  const task = chosen(data.tasks, find("task"));
+  if (!task) { find("curve-note").textContent = "No run has an evaluation yet."; find("curve").replaceChildren(); return; }
+  const style = document.querySelector("input[name=style]:checked").value;
+  const curves = task.curves.filter((curve) => !hidden.has(curve.system));
+  const series = curves.map((curve) => {
+    const band = curve[style], partial = curve.count.some((count) => count < curve.total);
+    return {
+      name: data.systems[curve.system].label, color: color(curve.system), mark: data.systems[curve.system].mark,
+      x: curve.steps, y: band.value, low: band.low, high: band.high,
+      solid: partial ? (i) => curve.count[i] === curve.total : null,
+      thin: find("seeds").checked ? curve.runs : [], note: spreadNote(curve, band, style),
+    };
+  });
+  lineChart(find("curve"), series, { title: `Learning curves on ${task.name}`, xLabel: "environment steps", yLabel: "return of the champion", unit: "steps" });
+  find("curve-note").textContent = curveNote(curves, style);
+}
+
+function curveNote(curves, style) {
+  const label = (curve) => data.systems[curve.system].label;
+  const rough = curves.filter((curve) => !curve.smoothed).map(label), partial = curves.filter((curve) => curve.count.some((count) => count < curve.total)).map(label);
+  const parts = [style === "paper"
+    ? `As in the paper: mean ± one standard deviation over seeds, Savitzky–Golay filter with window ${data.window}.`
+    : "Robust: interquartile mean over seeds with 95 % bootstrap interval, not smoothed."];
+  if (style === "paper" && rough.length) parts.push(`Not smoothed, for having fewer than ${data.window} evaluations: ${rough.join("; ")}.`);
+  if (partial.length) parts.push(`Dotted where not all runs are there yet: ${partial.join("; ")}.`);
+  parts.push(`Seeds: ${new Set(curves.map((curve) => curve.total)).size === 1 ? `${curves[0].total} each` : curves.map((curve) => `${label(curve)}: ${curve.total}`).join("; ") || "none shown"}.`);
+  return parts.join(" ");
+}
+
+function showComparison() {
+  const one = chosen(data.comparisons, find("scope"));
+  if (!one) { find("scope-note").textContent = "Nothing to compare yet."; return; }
+  find("scope-note").textContent = one.note;
+  find("iqm-title").textContent = one.tasks > 1 ? "Interquartile mean of normalised scores" : "Interquartile mean of returns";
+  forest(find("iqm"), one.interquartile.map((row) => ({ ...row, name: data.systems[row.system].label + (row.tasks < one.tasks ? ` (${row.tasks} of ${one.tasks} tasks)` : ""), color: color(row.system), mark: data.systems[row.system].mark })), "Interquartile mean");
+  lineChart(find("profile"), one.profile.map((line) => ({ name: data.systems[line.system].label, color: color(line.system), mark: data.systems[line.system].mark, x: data.thresholds, y: line.values })),
+    { title: "Performance profile", xLabel: "normalised score", yLabel: "fraction of runs above it", yRange: [0, 1.04], unit: "or more", exactX: (x) => x.toFixed(2), height: Math.max(230, 46 * one.interquartile.length + 26) });
+  showImprovement(one);
+}
+
+function showImprovement(one) {
+  const host = find("improvement");
+  host.replaceChildren();
+  if (one.interquartile.length < 2) { element("p", { class: "note" }, host, "There is only one system."); return; }
+  const table = element("table", { class: "heat" }, host), ids = one.improvement.map((row) => row.system);
+  const head = element("tr", {}, element("thead", {}, table));
+  element("td", {}, head).className = "self";
+  for (const id of ids) element("th", { scope: "col" }, head, data.systems[id].label);
+  const body = element("tbody", {}, table);
+  for (const row of one.improvement) {
+    const line = element("tr", {}, body), name = element("th", { scope: "row" }, line);
+    element("span", { class: "key", style: `--c:${color(row.system)}` }, name); name.append(data.systems[row.system].label);
+    for (const id of ids) {
+      const cell = row.over[id];
+      if (!cell) { element("td", { class: "self" }, line, id === row.system ? "" : "no task in common"); continue; }
+      const td = element("td", { style: `--p:${Math.abs(cell.value - 0.5) * 2};--hue:var(${cell.value < 0.5 ? "--warm" : "--accent"})` }, line, cell.value.toFixed(2));
+      element("small", {}, td, cell.low === null ? "one run each" : `${cell.low.toFixed(2)} to ${cell.high.toFixed(2)}`);
+    }
+  }
+}
+
+function showRun() {
+  const run = chosen(data.runs, find("run"));
+  find("population-charts").hidden = !run;
+  if (!run) { find("run-note").textContent = "No run has an evaluation yet."; return; }
+  const members = run.fitness.length;
+  find("run-note").textContent = members < 2 ? "A single agent: there is no population to compare." : `${members} members; the thick line is the champion.`;
+  const lines = run.fitness.map((y, member) => ({ name: `member ${member}`, color: "var(--soft)", width: 1, mark: run.steps.length < 2 ? "o" : null, x: run.steps, y }));
+  const best = { name: "champion", color: color(run.system), mark: data.systems[run.system].mark, x: run.steps, y: run.champion };
+  lineChart(find("fitness"), members > 1 ? [...lines, best] : [best], { title: `Fitness of every member of ${run.name}`, xLabel: "environment steps", yLabel: "return", unit: "steps" });
+  const single = (host, name, y, shown) => {
+    find(host).parentElement.hidden = !shown;
+    if (shown) lineChart(find(host), [{ name, color: color(run.system), mark: data.systems[run.system].mark, x: run.steps, y }], { title: `${name} of ${run.name}`, xLabel: "environment steps", yLabel: name, unit: "steps" });
+  };
+  single("mean-kl", "mean KL", run.mean_kl, run.mean_kl.some((value) => value !== null));
+  single("archive", "policies", run.archive, run.archive.some((value) => value > 0));
+  showMatrix(run.kl);
+}
+
+function showMatrix(matrix) {
+  const host = find("kl"), largest = Math.max(1e-9, ...matrix.flat().filter((value) => value !== null));
+  host.parentElement.hidden = matrix.length < 2;
+  host.replaceChildren();
+  const table = element("table", { class: "heat" }, host), head = element("tr", {}, element("thead", {}, table));
+  element("td", { class: "self" }, head);
+  matrix.forEach((_, member) => element("th", { scope: "col" }, head, member));
+  const body = element("tbody", {}, table);
+  matrix.forEach((values, member) => {
+    const line = element("tr", {}, body);
+    element("th", { scope: "row" }, line, `member ${member}`);
+    values.forEach((value, other) => {
+      if (member === other) element("td", { class: "self" }, line, "");
+      else element("td", { style: `--p:${Math.max(0, value || 0) / largest}` }, line, value === null ? "not finite" : value.toFixed(2));
+    });
+  });
+}
+
+fill(find("task"), data.tasks.map((task) => task.name));
+fill(find("scope"), data.comparisons.map((one) => one.scope));
+fill(find("run"), data.runs.map((run) => run.name));
+find("task").addEventListener("change", () => { showChips(); showCurves(); });
+find("seeds").addEventListener("change", showCurves);
+document.querySelectorAll("input[name=style]").forEach((input) => input.addEventListener("change", showCurves));
+find("scope").addEventListener("change", showComparison);
+find("run").addEventListener("change", showRun);
+showChips(); showCurves(); showComparison(); showRun();

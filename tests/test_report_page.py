@@ -1,0 +1,191 @@
+"""The report's page in a real browser: it loads alone, draws what it should, and answers to pointer and keyboard."""
+
+import json
+
+import browser
+import pytest
+from test_report import data_of, run_folder
+
+from arac.experiments import report
+
+pytestmark = pytest.mark.skipif(
+    browser.program() is None, reason="needs Chromium: `apt-get install chromium`, or `make test` as root"
+)
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """A report on two tasks: two systems with two seeds each, another with one evaluation, one run cut short."""
+    runs = tmp_path_factory.mktemp("runs")
+    for seed in (0, 1):
+        run_folder(runs / f"a{seed}", [100.0 * n + 10 * seed for n in range(1, 9)], seed=seed)
+        run_folder(runs / f"b{seed}", [50.0 * n for n in range(1, 9 - 2 * seed)], algo="sac", seed=seed, planned=80_000)
+        run_folder(runs / f"c{seed}", [7.0 * n + seed for n in range(1, 4)], env="Ant-v5", algo="sac", seed=seed)
+    run_folder(runs / "dot", [333.0], algo="td3", planned=80_000)
+    report.write([runs], runs / "out")
+    return runs / "out" / "index.html"
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory):
+    with browser.opened(tmp_path_factory.mktemp("profile")) as page:
+        yield page
+
+
+@pytest.fixture
+def page(chromium, drawn):
+    chromium.events.clear()
+    chromium.open(drawn)
+    choose(chromium, "task", "Hopper-v5")
+    return chromium
+
+
+def choose(page, select, name):
+    page.run(
+        f"(() => {{ const it = document.getElementById('{select}'); "
+        f"it.value = [...it.options].find(one => one.text == {json.dumps(name)}).value; "
+        "it.dispatchEvent(new Event('change')); })()"
+    )
+
+
+def lines(page, chart="curve"):
+    return page.run(
+        f"[...new Set([...document.querySelectorAll('#{chart} g[data-series]')].map(g => g.dataset.series))]"
+    )
+
+
+def hover(page, share):
+    """Moves the pointer over the curves, to a share of the way from the first evaluation shown to the last."""
+    page.run("document.getElementById('curve').scrollIntoView({block: 'center', behavior: 'instant'})")
+    left, top, width, height = page.run(
+        "(() => { const box = document.querySelector('#curve svg').getBoundingClientRect(); "
+        "return [box.x, box.y, box.width, box.height]; })()"
+    )
+    page.hover(left + 60 + share * (width - 80), top + height / 2)
+
+
+def tip(page):
+    """What the tooltip says: the steps, and a line for each system."""
+    return page.run(
+        "(() => { const it = document.querySelector('#curve .tip'); if (it.hidden) return null; "
+        "return [it.querySelector('.when').textContent, Object.fromEntries([...it.querySelectorAll('tr')].map("
+        "row => [row.cells[0].textContent, [row.cells[1].textContent, row.cells[2].textContent]]))]; })()"
+    )
+
+
+def test_it_loads_alone_and_without_complaints(page, drawn):
+    assert page.told("Runtime.exceptionThrown") == []
+    assert page.told("Runtime.consoleAPICalled") == []
+    assert page.told("Log.entryAdded") == []
+    asked = [event["request"]["url"] for event in page.told("Network.requestWillBeSent")]
+    assert [url for url in asked if not url.startswith("data:")] == [drawn.as_uri()]
+
+
+def test_another_task_is_drawn(page):
+    assert lines(page) == ["ARAC", "SAC", "TD3"]
+    before = page.run("document.getElementById('curve').innerHTML")
+    choose(page, "task", "Ant-v5")
+    assert lines(page) == ["SAC"]
+    assert page.run("document.getElementById('curve').innerHTML") != before
+    assert "Not smoothed, for having fewer than 7 evaluations: SAC" in page.run(
+        "document.getElementById('curve-note').textContent"
+    )
+
+
+def test_hovering_shows_the_right_values(page, drawn):
+    hover(page, 1.0)
+    steps, shown = tip(page)
+    curves = {curve["system"]: curve for curve in data_of(drawn.read_text())["tasks"][1]["curves"]}
+    assert steps == "80,000 steps"
+    assert shown["ARAC"][0] == f"{curves[0]['paper']['value'][-1]:.1f}"
+    assert shown["ARAC"][1] == "± 7.07"
+    assert shown["SAC"] == ["400.0", "· 1 run"]
+    assert shown["TD3"] == ["-", ""]  # its only evaluation was long before
+    hover(page, 0.0)
+    assert tip(page)[0] == "10,000 steps"
+    assert tip(page)[1]["SAC"] == ["50.00", "± 0.00"]
+    assert tip(page)[1]["TD3"] == ["333.0", "· 1 run"]
+    page.hover(5, 5)
+    assert tip(page) is None
+
+
+def test_the_robust_style_shows_the_mean_of_the_middle_as_measured(page):
+    page.click("input[value=robust]")
+    hover(page, 1.0)
+    assert tip(page)[1]["ARAC"] == ["805.0", "[800.0, 810.0]"]
+    assert "not smoothed" in page.run("document.getElementById('curve-note').textContent")
+
+
+def test_a_system_can_be_hidden_and_shown_again(page):
+    page.click("button[data-system='0']")
+    assert lines(page) == ["SAC", "TD3"]
+    assert page.run("document.querySelector('button[data-system=\"0\"]').getAttribute('aria-pressed')") == "false"
+    hover(page, 0.5)
+    assert "ARAC" not in tip(page)[1]
+    page.click("button[data-system='0']")
+    assert lines(page) == ["ARAC", "SAC", "TD3"]
+
+
+def test_single_seeds_are_thin_lines(page):
+    count = "document.querySelectorAll('#curve g[data-series=ARAC] path[stroke-width=\"1\"]').length"
+    assert page.run(count) == 0
+    page.click("#seeds")
+    assert page.run(count) == 2
+
+
+def test_the_keyboard_moves_through_the_values(page):
+    page.run("document.querySelector('#curve svg').focus()")
+    for key, steps in (("ArrowRight", "10,000"), ("ArrowRight", "20,000"), ("End", "80,000"), ("ArrowLeft", "70,000")):
+        page.press(key)
+        assert tip(page)[0] == f"{steps} steps"
+    page.press("Escape")
+    assert tip(page) is None
+
+
+def test_the_population_of_a_run_and_its_divergences(page):
+    choose(page, "run", "Hopper-v5 · ARAC · seed 1")
+    assert lines(page, "fitness") == ["member 0", "member 1", "member 2", "champion"]
+    cells = page.run("[...document.querySelectorAll('#kl tbody td')].map(cell => cell.textContent)")
+    assert cells == ["", "0.10", "0.20", "1.00", "", "1.20", "2.00", "2.10", ""]
+    assert lines(page, "mean-kl") == ["mean KL"]
+
+
+def test_the_comparison_of_one_task(page):
+    choose(page, "scope", "Hopper-v5")
+    cells = page.run("[...document.querySelectorAll('#improvement tbody tr:first-child td')].map(c => c.textContent)")
+    assert cells == ["", "1.001.00 to 1.00", "0.000.00 to 0.00"]
+    assert "Hopper-v5 at 10,000" in page.run("document.getElementById('scope-note').textContent")
+    assert lines(page, "profile") == ["ARAC", "SAC", "TD3"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_is_readable_on_a_phone(chromium, drawn, scheme):
+    chromium.open(drawn, width=390, height=844, scheme=scheme)
+    assert chromium.run("document.documentElement.scrollWidth") <= 390
+    assert chromium.run("document.body.scrollWidth") <= 390
+    smallest = (
+        "Math.min(...[...document.querySelectorAll('body *')].filter(it => it.getClientRects().length && "
+        "[...it.childNodes].some(node => node.nodeType == 3 && node.textContent.trim()))"
+        ".map(it => parseFloat(getComputedStyle(it).fontSize)))"
+    )
+    assert chromium.run(smallest) >= 12
+    assert chromium.run("document.querySelector('#curve svg').getBoundingClientRect().right") <= 390
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_contrast_in_both_schemes(chromium, drawn, scheme):
+    chromium.open(drawn, scheme=scheme)
+    colours = chromium.run(
+        "(() => { const style = getComputedStyle(document.documentElement); return ['--text', '--soft', '--accent', "
+        "'--surface', '--ground'].map(name => style.getPropertyValue(name).trim()); })()"
+    )
+    text, soft, accent, *grounds = map(luminance, colours)
+    for colour in (text, soft, accent):
+        for ground in grounds:
+            assert (max(colour, ground) + 0.05) / (min(colour, ground) + 0.05) >= 4.5
+
+
+def luminance(colour):
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
