@@ -75,7 +75,7 @@ def reproduced(tmp_path_factory):
     folder = tmp_path_factory.mktemp("deceptive")
     command = [sys.executable, "-m", "arac.cli", "reproduce", "deceptive", "--seeds", "1", "--steps", "1400"]
     first = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    run = folder / "runs" / "deceptive" / "arac-lambda1-seed0"
+    run = folder / "runs" / "deceptive" / "arac_DeceptivePoint-v0-arac-lambda1-seed0"
     while steps_of(run) == 0:
         assert first.poll() is None, first.stderr.read()
         time.sleep(0.05)
@@ -101,7 +101,7 @@ def test_a_stopped_experiment_saves_its_runs_and_goes_on(reproduced):
     assert left == []
     assert 0 < stopped_at < 1400
     assert second.returncode == 0, second.stderr
-    assert "goes on in" in (folder / "logs" / "arac-lambda1-seed0.log").read_text()
+    assert "goes on in" in (folder / "logs" / "arac_DeceptivePoint-v0-arac-lambda1-seed0.log").read_text()
 
 
 def test_the_deceptive_experiment_has_a_table_numbers_and_a_picture(reproduced):

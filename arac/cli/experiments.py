@@ -110,14 +110,15 @@ def reproduce(argv: list[str]) -> None:
     folder = args.runs or Path("runs") / args.experiment
     out = args.out or folder
     keep_between_runs()
-    if args.full:
+    if args.full and jobs:
         _ask(jobs, folder, processes, args.yes)
     try:
-        carry_out(jobs, folder, processes=processes)
+        if jobs:
+            carry_out(jobs, folder, processes=processes)
         said = experiment.show(size, folder, out)
     except KeyboardInterrupt:
         how = shlex.join([program(), "reproduce", *argv])
-        print(f"\nstopped; the checkpoints are written. Go on with: {how}", file=sys.stderr)
+        print(f"\nstopped; what was trained is saved. Go on with: {how}", file=sys.stderr)
         raise
     print(f"\n{said}\ntables, numbers and pictures: {out}")
 

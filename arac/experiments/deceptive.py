@@ -2,21 +2,18 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import rich.progress
 
-from arac.agent import Agent, load
+from arac.agent import load
 from arac.envs import deceptive
 from arac.envs.tasks import full_name
-from arac.errors import UserError
-from arac.experiments.sweep import Job, Size
-from arac.progress import Progress
-from arac.rollout.local import LocalPool
-from arac.rollout.rollouts import Rollouts
+from arac.experiments.playing import play_each
+from arac.experiments.sweep import Job, Size, planned, run_name, slug
 from arac.runs import versions
 
 ENV = "DeceptivePoint"
@@ -52,18 +49,9 @@ class Outcome:
 
 
 def plan(size: Size) -> list[Job]:
-    """Every system with every seed.
-
-    Raises:
-        UserError: if the runs would end before anything is learned.
-    """
-    assert size.steps is not None
-    if size.steps <= SETTINGS["warmup_steps"]:
-        raise UserError(
-            f"--steps must be above {SETTINGS['warmup_steps']:,}, the warm-up of each run, got {size.steps:,}."
-        )
+    """Every system with every seed."""
     return [
-        Job(_name(system, seed), algorithm, ENV, seed, size.steps, {**SETTINGS, **settings})
+        planned(replace(size, settings=SETTINGS), algorithm, ENV, seed, slug(system), settings)
         for seed in range(size.seeds)
         for system, (algorithm, settings) in SYSTEMS.items()
     ]
@@ -74,7 +62,7 @@ def show(size: Size, parent: Path, out: Path) -> str:
     assert size.steps is not None
     systems = [(system, seed) for seed in range(size.seeds) for system in SYSTEMS]
     outcomes = [
-        outcome(system, seed, parent / _name(system, seed))
+        outcome(system, seed, parent / run_name(ENV, slug(system), seed))
         for system, seed in rich.progress.track(systems, "measuring", transient=True)
     ]
     out.mkdir(parents=True, exist_ok=True)
@@ -91,16 +79,9 @@ def outcome(system: str, seed: int, folder: Path) -> Outcome:
         system=system,
         seed=seed,
         score=agent.evaluate(FRESH_EPISODES).mean,
-        paths=paths(agent),
+        paths=[episode.observations for episode in play_each(agent)],
         champion=agent.state.champion,
     )
-
-
-def paths(agent: Agent) -> list[np.ndarray]:
-    with LocalPool(agent.env, 0, None) as pool:
-        rollouts = Rollouts(pool, agent.description.seed, Progress())
-        played = rollouts.evaluate(agent.population, 0, 1, record=True, stream="fresh")
-    return [episode.observations for [episode] in played]
 
 
 def as_table(outcomes: Sequence[Outcome], steps: int) -> str:
@@ -156,8 +137,3 @@ def draw(outcomes: Sequence[Outcome], path: Path) -> None:
     figure.suptitle("Where the agents go after training; thick: the champion of a seed, green: it found the optimum")
     figure.savefig(path, dpi=130)
     plt.close(figure)
-
-
-def _name(system: str, seed: int) -> str:
-    """Of a run's folder."""
-    return f"{system.lower().replace(', ', '-').replace(' ', '')}-seed{seed}"

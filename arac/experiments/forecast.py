@@ -46,10 +46,10 @@ def forecast(jobs: Sequence[Job], parent: Path, processes: int) -> Forecast:
     waiting = [job for job in jobs if left[job.name]]
     paces: dict[str, float] = {}
     for job in waiting:
-        if pace := _pace_of_runs(parent / other.name for other in jobs if _kind(other) == _kind(job)):
-            paces[_kind(job)] = pace
-    paces |= trials([job for job in waiting if _kind(job) not in paces])
-    seconds = sum(left[job.name] * paces[_kind(job)] for job in waiting)
+        if pace := _pace_of_runs(parent / other.name for other in jobs if kind(other) == kind(job)):
+            paces[kind(job)] = pace
+    paces |= trials([job for job in waiting if kind(job) not in paces])
+    seconds = sum(left[job.name] * paces[kind(job)] for job in waiting)
     at_once = max(min(processes, len(waiting)), 1)
     return Forecast(len(waiting), sum(left.values()), seconds / at_once, at_once)
 
@@ -72,7 +72,7 @@ def trials(jobs: Sequence[Job]) -> dict[str, float]:
                 size, longest = specs[job.env].observation_size, specs[job.env].max_episode_steps
                 updates = np.interp(size, sorted(tried), [tried[at].seconds for at in sorted(tried)])
                 evaluated = tried[min(tried)].evaluated * longest  # at most: episodes may end early
-                paces[_kind(job)] = float(updates) + playing[job.env] * (1 + evaluated)
+                paces[kind(job)] = float(updates) + playing[job.env] * (1 + evaluated)
     return paces
 
 
@@ -144,7 +144,7 @@ def _one_core() -> Iterator[None]:
             os.sched_setaffinity(0, before)
 
 
-def _kind(job: Job) -> str:
+def kind(job: Job) -> str:
     """What decides how long a step of it takes."""
     return f"{_system(job)} on {job.env}"
 

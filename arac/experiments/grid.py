@@ -1,7 +1,6 @@
 """Tasks by systems by seeds as ordinary runs: the paper's curves, its tables, and its ablation of the AR term."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +8,9 @@ import rich.progress
 
 from arac import presets
 from arac.agent import load
-from arac.algorithms import find
-from arac.algorithms.shared import learning_steps
-from arac.envs.tasks import TASKS, full_name
-from arac.errors import UserError
+from arac.envs.tasks import TASKS
 from arac.experiments import report
-from arac.experiments.sweep import Job, Size
+from arac.experiments.sweep import Job, Size, planned
 from arac.files import write_durably
 
 # The paper's eight tasks: those that its table of parameters has.
@@ -31,7 +27,7 @@ FRESH_EPISODES = 100
 def plan(size: Size) -> list[Job]:
     """Every system on every task with every seed; all of the first seed come first, so that a first look is early."""
     return [
-        _job(algorithm, env, seed, size, {}, algorithm)
+        planned(size, algorithm, env, seed, algorithm)
         for seed in range(size.seeds)
         for env in size.envs
         for algorithm in size.algos
@@ -41,25 +37,11 @@ def plan(size: Size) -> list[Job]:
 def plan_ablation(size: Size) -> list[Job]:
     """ARAC with AR on its flows, with AR on its base Gaussian, and without AR."""
     return [
-        _job("arac", env, seed, size, settings, name)
+        planned(size, "arac", env, seed, name, settings)
         for seed in range(size.seeds)
         for env in size.envs
         for name, settings in ABLATION.items()
     ]
-
-
-def _job(algorithm: str, env: str, seed: int, size: Size, settings: Mapping[str, Any], name: str) -> Job:
-    """A run, refused here rather than in its log if it would be over before anything is learned.
-
-    Raises:
-        UserError: if the task or the algorithm is unknown, or the steps are too few.
-    """
-    env, kind = full_name(env), find(algorithm)
-    steps = size.steps or presets.default_steps(env)
-    config, _ = presets.configured(kind.config, env, dict(settings))
-    if learning_steps(config, steps) == 0:
-        raise UserError(f"--steps must be above {config.warmup_steps:,}, the warm-up of {kind.title}, got {steps:,}.")
-    return Job(f"{env.replace('/', '_')}-{name}-seed{seed}", kind.name, env, seed, steps, dict(settings))
 
 
 def show(size: Size, parent: Path, out: Path) -> str:

@@ -17,18 +17,12 @@ import numpy as np
 import rich.progress
 from jaxtyping import Float
 
-from arac import presets, streams
+from arac import streams
 from arac.agent import Agent, load
-from arac.algorithms.shared import learning_steps
-from arac.config import ARACConfig
 from arac.diversity import mean_kl, pairwise_kl
-from arac.envs.tasks import full_name
-from arac.errors import UserError
-from arac.experiments.sweep import Job, Size
+from arac.experiments.playing import play_each
+from arac.experiments.sweep import Job, Size, planned, run_name, slug
 from arac.metrics import read_evaluations
-from arac.progress import Progress
-from arac.rollout.local import LocalPool
-from arac.rollout.rollouts import Rollouts
 from arac.runs import versions
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -69,30 +63,20 @@ class Outcome:
 
 
 def plan(size: Size) -> list[Job]:
-    """Every variant on every task with every seed.
-
-    Raises:
-        UserError: if the runs would end before anything is learned.
-    """
-    jobs = []
-    for seed in range(size.seeds):
-        for env in map(full_name, size.envs):
-            config, _ = presets.configured(ARACConfig, env, size.settings)
-            steps = size.steps or presets.default_steps(env)
-            if learning_steps(config, steps) == 0:
-                raise UserError(f"--steps must be above {config.warmup_steps:,}, the warm-up of a run, got {steps:,}.")
-            jobs += [
-                Job(_name(env, variant, seed), "arac", env, seed, steps, {**size.settings, **settings})
-                for variant, settings in VARIANTS.items()
-            ]
-    return jobs
+    """Every variant on every task with every seed."""
+    return [
+        planned(size, "arac", env, seed, slug(variant), settings)
+        for seed in range(size.seeds)
+        for env in size.envs
+        for variant, settings in VARIANTS.items()
+    ]
 
 
 def show(size: Size, parent: Path, out: Path) -> str:
     """Writes table, numbers and picture of finished runs into `out`; the table."""
-    kinds = list(product(map(full_name, size.envs), VARIANTS, range(size.seeds)))
+    kinds = list(product(size.envs, VARIANTS, range(size.seeds)))
     outcomes = [
-        outcome(parent / _name(env, variant, seed), variant)
+        outcome(parent / run_name(env, slug(variant), seed), variant)
         for env, variant, seed in rich.progress.track(kinds, "measuring", transient=True)
     ]
     out.mkdir(parents=True, exist_ok=True)
@@ -105,7 +89,7 @@ def show(size: Size, parent: Path, out: Path) -> str:
 
 def outcome(folder: Path, variant: str) -> Outcome:
     agent = load(folder)
-    states = visited(agent)
+    states = np.concatenate([episode.observations for episode in play_each(agent)])
     rng = streams.rng(agent.description.seed, "repulsion")
     several = jnp.asarray(rng.choice(states, _STATES_FOR_KL))
     noise = rng.standard_normal((_STATES_FOR_KL, agent.env.action_size), np.float32)
@@ -117,14 +101,6 @@ def outcome(folder: Path, variant: str) -> Outcome:
         kl=np.asarray(pairwise_kl(agent.population, several, jnp.asarray(noise)), np.float64),
         actions=np.stack([sampled(agent, state, rng) for state in rng.choice(states, STATES, replace=False)]),
     )
-
-
-def visited(agent: Agent) -> Float[np.ndarray, "step obs"]:
-    """The states of one fresh episode of each agent."""
-    with LocalPool(agent.env, 0, None) as pool:
-        rollouts = Rollouts(pool, agent.description.seed, Progress())
-        played = rollouts.evaluate(agent.population, 0, 1, record=True, stream="fresh")
-    return np.concatenate([episode.observations for [episode] in played])
 
 
 def sampled(agent: Agent, state: np.ndarray, rng: np.random.Generator) -> Float[np.ndarray, "member sample action"]:
@@ -214,7 +190,7 @@ def embedded(actions: Float[np.ndarray, "member sample action"]) -> Float[np.nda
     from sklearn.manifold import TSNE
 
     members, samples, size = actions.shape
-    points = TSNE(init="pca", random_state=0).fit_transform(actions.reshape(-1, size))
+    points = TSNE(init="pca" if size > 1 else "random", random_state=0).fit_transform(actions.reshape(-1, size))
     return np.asarray(points).reshape(members, samples, 2)
 
 
@@ -225,8 +201,3 @@ def _matrix(axes: Any, kl: Float[np.ndarray, "member member"], top: float) -> No
         axes.text(column, row, f"{max(value, 0):.2g}", ha="center", va="center", color=colour)
     mean = mean_kl(kl)
     axes.set(xticks=range(len(kl)), yticks=range(len(kl)), title=f"KL(row ‖ column), nats: mean {mean:.2f}")
-
-
-def _name(env: str, variant: str, seed: int) -> str:
-    """Of a run's folder."""
-    return f"{env.replace('/', '_')}-{variant.replace(', ', '-').replace(' ', '')}-seed{seed}"

@@ -5,16 +5,19 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import rich.progress
 
-from arac import checkpoint, runs
+from arac import checkpoint, envs, presets, runs
+from arac.algorithms import find
+from arac.algorithms.shared import learning_steps
 from arac.display import Pace
 from arac.envs.tasks import full_name
 from arac.errors import EnvironmentFailure, UserError
@@ -58,6 +61,33 @@ class Job:
             else:
                 words += [f"--{flag}", *(map(str, value) if isinstance(value, tuple) else [str(value)])]
         return [*words, "--workers", "0", "--run-dir", str(folder)]
+
+
+def planned(
+    size: Size, algorithm: str, env: str, seed: int, system: str, settings: Mapping[str, Any] = MappingProxyType({})
+) -> Job:
+    """A run of a system on a task: refused here, rather than in its log, if it could not go well.
+
+    Raises:
+        UserError: if there is no such task or algorithm, or the run would end before anything is learned.
+    """
+    kind, task = find(algorithm), envs.check(full_name(env))
+    steps = size.steps or presets.default_steps(task.id)
+    chosen = {**size.settings, **settings}
+    config, _ = presets.configured(kind.config, task.id, chosen)
+    if learning_steps(config, steps) == 0:
+        raise UserError(f"--steps must be above {config.warmup_steps:,}, the warm-up of {kind.title}, got {steps:,}.")
+    return Job(run_name(task.id, system, seed), kind.name, task.id, seed, steps, chosen)
+
+
+def run_name(env: str, system: str, seed: int) -> str:
+    """Of a run's folder."""
+    return f"{full_name(env).replace('/', '_')}-{system}-seed{seed}"
+
+
+def slug(system: str) -> str:
+    """A system's name as part of a folder's."""
+    return system.lower().replace(", ", "-").replace(" ", "")
 
 
 def carry_out(jobs: Sequence[Job], parent: Path, *, processes: int) -> None:

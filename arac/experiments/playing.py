@@ -1,0 +1,14 @@
+"""Trained populations at play."""
+
+from arac.agent import Agent
+from arac.progress import Progress
+from arac.rollout.episode import Episode
+from arac.rollout.local import LocalPool
+from arac.rollout.rollouts import Rollouts
+
+
+def play_each(agent: Agent) -> list[Episode]:
+    """One fresh episode of every member, without noise."""
+    with LocalPool(agent.env, 0, None) as pool:
+        rollouts = Rollouts(pool, agent.description.seed, Progress())
+        return [episode for [episode] in rollouts.evaluate(agent.population, 0, 1, record=True, stream="fresh")]

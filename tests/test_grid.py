@@ -1,0 +1,162 @@
+"""Tasks by systems by seeds: what is planned, champions measured again, and how long it will take."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from arac.agent import SAC, load
+from arac.cli import main
+from arac.experiments import grid
+from arac.experiments.catalogue import EXPERIMENTS
+from arac.experiments.forecast import Forecast, forecast, kind, trial
+from arac.experiments.sweep import Job, Size
+
+SETTINGS = {"hidden_size": 16, "batch_size": 16, "warmup_steps": 100, "eval_interval": 200, "eval_episodes": 1}
+SETTINGS |= {"replay_capacity": 1000, "workers": 0}
+
+
+def test_the_papers_table_is_280_runs():
+    full = EXPERIMENTS["table"].full
+    jobs = grid.plan(full)
+    assert len(jobs) == len({job.name for job in jobs}) == 8 * 7 * 5
+    steps = {job.env: job.steps for job in jobs}
+    assert steps["arac/HumanoidRllab-v0"] == 2_000_000
+    assert steps["arac/SparseHumanoid-v0"] == 600_000
+    assert steps["Hopper-v5"] == 1_000_000
+    assert [job.seed for job in jobs] == sorted(job.seed for job in jobs)
+
+
+def test_any_part_of_it_can_be_chosen():
+    jobs = grid.plan(Size(2, 100_000, ("Hopper", "HalfCheetah-v5"), ("arac", "sac")))
+    assert [job.name for job in jobs][:4] == [
+        "Hopper-v5-arac-seed0", "Hopper-v5-sac-seed0", "HalfCheetah-v5-arac-seed0", "HalfCheetah-v5-sac-seed0"
+    ]  # fmt: skip
+    assert {job.steps for job in jobs} == {100_000}
+
+
+def test_the_ablation_differs_in_the_ar_term_alone():
+    jobs = grid.plan_ablation(EXPERIMENTS["gaussian"].full)
+    assert {job.env for job in jobs} == {"Ant-v5", "Humanoid-v5", "HalfCheetah-v5"}
+    assert [job.settings for job in jobs[:3]] == [{}, {"ar_base": "gaussian"}, {"ar_coefficient": 0.0}]
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_small_size_can_be_planned(name):
+    experiment = EXPERIMENTS[name]
+    assert len({job.name for job in experiment.plan(experiment.small)}) == len(experiment.plan(experiment.small))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["table", "--envs", "Hoper-v5"], "Hopper-v5"),
+        (["table", "--algos", "sca"], "'sca'"),
+        (["table", "--algos", "td3", "--steps", "20000"], "above 25,000, the warm-up of Twin Delayed DDPG"),
+        (["curves", "--seeds", "0"], "--seeds must be at least 1"),
+        (["repulsion", "--algos", "sac"], "no choice of --algos"),
+        (["gaussian", "--step", "9"], "--steps"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_nothing_begins(words, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", *words]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("grid") / "InvertedPendulum-v5-sac-seed0"
+    SAC("InvertedPendulum-v5", seed=0, **SETTINGS).learn(400, run_dir=folder)
+    return folder
+
+
+def test_the_champion_is_measured_again_once(run):
+    grid.judge_again(run)
+    found = json.loads((run / "champion.json").read_text())
+    agent = load(run)
+    assert found["env_steps"] == agent.state.env_steps
+    np.testing.assert_array_equal(found["returns"], agent.evaluate(grid.FRESH_EPISODES).returns)
+    before = (run / "champion.json").stat().st_mtime_ns
+    grid.judge_again(run)
+    assert (run / "champion.json").stat().st_mtime_ns == before
+    assert main(["doctor", str(run)]) == 0
+
+
+def test_a_champion_of_fewer_steps_is_measured_anew(run):
+    (run / "champion.json").write_text(json.dumps({"env_steps": 1, "member": 0, "returns": [0.0]}))
+    grid.judge_again(run)
+    assert len(json.loads((run / "champion.json").read_text())["returns"]) == grid.FRESH_EPISODES
+
+
+def test_the_report_is_made_from_what_is_there(run, tmp_path):
+    table = grid.show(Size(1, 400), run.parent, tmp_path / "out")
+    assert "| InvertedPendulum-v5 | SAC | 1 |" in table
+    assert (tmp_path / "out" / "index.html").exists()
+
+
+JOB = Job("InvertedPendulum-v5-sac-seed0", "sac", "InvertedPendulum-v5", 0, 400, SETTINGS)
+
+
+def test_a_trial_counts_updates_and_evaluations():
+    """Of 200 steps each, with one evaluation of one episode."""
+    tried = trial(JOB)
+    assert tried.seconds > 0
+    assert tried.evaluated == pytest.approx(1 / 200)
+    arac = trial(replace(JOB, algorithm="arac", settings={**SETTINGS, "eval_episodes": 3, "population_size": 4}))
+    assert arac.evaluated == pytest.approx(12 / 200)
+
+
+def test_the_forecast_takes_the_pace_of_runs_that_are_there(run):
+    """A finished run has nothing left; another seed of it goes at its pace."""
+    other = replace(JOB, name="InvertedPendulum-v5-sac-seed1", seed=1, steps=10_000)
+    rows = [
+        {"env_steps": 200 + 100 * n, "generation": n, "seconds": 2.0 * n, "phases": {"update": n}} for n in (1, 2, 3)
+    ]
+    (run / "timings.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert forecast([JOB, other], run.parent, 2) == Forecast(1, 10_000, pytest.approx(10_000 * 0.02), 1)
+
+
+def test_a_forecast_in_words():
+    assert str(Forecast(280, 256_000_000, 90 * 86_400, 2)) == (
+        "280 runs, 256,000,000 environment steps: about 90 days, 2 at a time"
+    )
+    assert str(Forecast(1, 10, 45, 1)) == "1 run, 10 environment steps: about 45 seconds, 1 at a time"
+    assert "about 3 hours" in str(Forecast(1, 10, 3 * 3600, 1))
+
+
+@pytest.fixture
+def full(tmp_path, monkeypatch):
+    """The words of a part of a full experiment, whose kinds of run all take 0.01 seconds per step."""
+    monkeypatch.setattr("arac.experiments.forecast.trials", lambda jobs: dict.fromkeys(map(kind, jobs), 0.01))
+    monkeypatch.setattr("arac.rollout.local.cores", lambda: [0, 1])
+    monkeypatch.chdir(tmp_path)
+    return ["reproduce", "table", "--full", "--envs", "Hopper-v5", "--algos", "sac", "--seeds", "3"]
+
+
+def test_a_full_experiment_says_how_long_it_takes_and_asks(full, tmp_path, monkeypatch, capsys):
+    assert main(full) == 2  # nobody is there to answer
+    said = capsys.readouterr()
+    assert said.out == "3 runs, 3,000,000 environment steps: about 4 hours, 2 at a time\n"
+    assert said.err == "arac: Nothing was started; give --yes to start without being asked.\n"
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda question: "n")
+    assert main(full) == 2
+    assert "Nothing was started" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("words", "answer"), [(["--yes"], None), ([], "y"), ([], "Yes")])
+def test_a_full_experiment_starts_when_agreed(words, answer, full, monkeypatch, capsys):
+    started = []
+    monkeypatch.setattr("arac.experiments.sweep.carry_out", lambda jobs, folder, processes: started.extend(jobs))
+    monkeypatch.setitem(EXPERIMENTS, "table", replace(EXPERIMENTS["table"], show=lambda *_: "shown"))
+    monkeypatch.setattr("sys.stdin.isatty", lambda: answer is not None)
+    monkeypatch.setattr("builtins.input", lambda question: answer)
+    assert main([*full, *words]) == 0
+    assert len(started) == 3
+    assert "shown" in capsys.readouterr().out

@@ -1,0 +1,96 @@
+"""How far apart agents are: the measures against known cases, and the experiment on runs that are over in seconds."""
+
+import json
+
+import numpy as np
+import pytest
+
+from arac.agent import AGENTS
+from arac.errors import UserError
+from arac.experiments import repulsion
+from arac.experiments.catalogue import EXPERIMENTS
+from arac.experiments.sweep import Size
+
+RNG = np.random.default_rng(0)
+
+
+def test_agents_that_act_alike_have_strangers_for_neighbours():
+    alike = RNG.normal(size=(5, 500, 3))
+    assert repulsion.own_neighbours(alike) == pytest.approx(1 / 5, abs=0.03)
+
+
+def test_agents_far_apart_have_neighbours_of_their_own():
+    centres = 100 * np.arange(5.0)[:, None, None]
+    assert repulsion.own_neighbours(centres + RNG.normal(size=(5, 500, 3))) == 1
+    halves = np.array([0.0, 0.0, 100.0, 100.0])[:, None, None] + RNG.normal(size=(4, 500, 2))
+    assert repulsion.own_neighbours(halves) == pytest.approx(1 / 2, abs=0.05)
+
+
+def test_equal_actions_are_not_their_own_neighbours():
+    """A policy at its bounds gives the same action again and again."""
+    saturated = np.stack([np.ones((50, 2)), -np.ones((50, 2))])
+    assert repulsion.own_neighbours(saturated) == 1
+    assert repulsion.own_neighbours(np.ones((2, 1, 2))) == 0
+
+
+def test_one_picture_for_all_agents_and_the_same_again():
+    actions = RNG.normal(size=(2, 30, 3)).astype(np.float32)
+    points = repulsion.embedded(actions)
+    assert points.shape == (2, 30, 2)
+    np.testing.assert_array_equal(points, repulsion.embedded(actions))
+
+
+SETTINGS = {"hidden_size": 16, "batch_size": 16, "warmup_steps": 100, "eval_interval": 200, "eval_episodes": 1}
+SIZE = Size(1, 400, ("InvertedPendulum-v5",), settings={**SETTINGS, "replay_capacity": 1000, "flows": 1, "workers": 0})
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    parent = tmp_path_factory.mktemp("repulsion")
+    for job in repulsion.plan(SIZE):
+        AGENTS[job.algorithm](job.env, seed=job.seed, **job.settings).learn(job.steps, run_dir=parent / job.name)
+    return parent
+
+
+def test_the_runs_differ_in_lambda_and_clip_alone():
+    jobs = repulsion.plan(SIZE)
+    assert [(job.settings["ar_coefficient"], job.settings.get("kl_clip")) for job in jobs] == [
+        (0, None), (1, None), (1, "none"), (10, None)
+    ]  # fmt: skip
+    assert len({job.name for job in jobs}) == len(jobs)
+    assert all(job.settings.items() >= SIZE.settings.items() for job in jobs)
+
+
+def test_table_numbers_and_picture(runs, tmp_path, monkeypatch):
+    monkeypatch.setattr(repulsion, "ACTIONS", 20)  # t-SNE takes long
+    table = repulsion.show(SIZE, runs, tmp_path / "out")
+    assert (tmp_path / "out" / "repulsion.png").read_bytes().startswith(b"\x89PNG")
+    numbers = json.loads((tmp_path / "out" / "repulsion.json").read_text())["runs"]
+    assert [run["variant"] for run in numbers] == list(repulsion.VARIANTS)
+    for run in numbers:
+        kl = np.array(run["kl"])
+        assert kl.shape == (5, 5)
+        assert run["mean_kl"] == pytest.approx(kl[~np.eye(5, dtype=bool)].mean())
+        assert 0 <= run["own_neighbours"] <= 1
+        assert f"| {run['env']} | {run['variant']} | {run['mean_kl']:.2f} ({run['mean_kl']:.2f}) |" in table
+
+
+def test_the_same_runs_give_the_same_numbers(runs):
+    folder = runs / repulsion.plan(SIZE)[1].name
+    first, again = (repulsion.outcome(folder, "lambda 1") for _ in range(2))
+    np.testing.assert_array_equal(first.kl, again.kl)
+    np.testing.assert_array_equal(first.actions, again.actions)
+    assert first.actions.shape == (repulsion.STATES, 5, repulsion.ACTIONS, 1)
+
+
+def test_the_papers_scale_is_humanoid():
+    full = EXPERIMENTS["repulsion"].full
+    jobs = repulsion.plan(full)
+    assert {job.env for job in jobs} == {"Humanoid-v5"}
+    assert all(job.steps == 1_000_000 for job in jobs)
+    assert set(jobs[0].settings) == {"ar_coefficient"}
+
+
+def test_runs_too_short_to_learn_are_refused():
+    with pytest.raises(UserError, match="must be above 100, the warm-up"):
+        repulsion.plan(Size(1, 100, ("InvertedPendulum-v5",), settings=SETTINGS))
