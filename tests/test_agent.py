@@ -15,13 +15,14 @@ SMALL = {
     "warmup_steps": 50,
     "eval_interval": 100,
     "eval_episodes": 2,
+    "replay_capacity": 1000,
     "workers": 0,
 }
 
 
 @pytest.fixture(scope="module")
 def agent():
-    return arac.ARAC("InvertedPendulum-v5", seed=1, flows=1, **SMALL).learn(200)
+    return arac.ARAC("InvertedPendulum-v5", seed=1, **SMALL).learn(200)
 
 
 def test_predict_takes_one_observation_or_many(agent):
@@ -34,7 +35,7 @@ def test_predict_takes_one_observation_or_many(agent):
 
 
 def test_predict_is_the_champions_mode_in_the_environments_units():
-    agent = arac.SAC("Pendulum-v1", **{**SMALL, "replay_capacity": 1000})  # torques of ±2
+    agent = arac.SAC("Pendulum-v1", **SMALL)  # torques of ±2
     observation = np.array([[0.1, 0.9, 3.0]], np.float32)
     expected = 2 * np.asarray(agent.champion.mode(observation))
     np.testing.assert_allclose(agent.predict(observation, deterministic=True)[0], expected, rtol=1e-5)

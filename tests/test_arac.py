@@ -17,7 +17,7 @@ from arac.rollout.episode import Episode
 from arac.updates import ActorMetrics
 
 ENV = envs.check("InvertedPendulum-v5")
-SMALL = {"flows": 1, "hidden_size": 16, "batch_size": 8, "replay_capacity": 5000, "warmup_steps": 0, "eval_episodes": 1}
+SMALL = {"hidden_size": 16, "batch_size": 16, "replay_capacity": 1000, "warmup_steps": 0, "eval_episodes": 1}
 
 
 class ScriptedRollouts:
@@ -208,8 +208,9 @@ def test_evaluation_happens_at_every_interval_and_at_the_end(counted):
 
 
 def test_the_update_loops_compile_once_over_many_episode_lengths():
-    config = ARACConfig(**{**SMALL, "batch_size": 9}, eval_interval=60)
+    config = ARACConfig(**SMALL, eval_interval=60)
     lengths = np.random.default_rng(0).integers(1, 70, 5 * 12).tolist()
+    jax.clear_caches()
     before = arac.critic_updates._cache_size(), arac.actor_updates._cache_size()
     run(config, lengths)
     # Critic: one. Actors: all five while the archive is empty, then the elites and the rest.
@@ -218,9 +219,10 @@ def test_the_update_loops_compile_once_over_many_episode_lengths():
 
 
 def test_sacs_loop_compiles_once_over_many_episode_lengths():
-    config = SACConfig(**{name: value for name, value in SMALL.items() if name != "flows"}, eval_interval=60)
+    config = SACConfig(**SMALL, eval_interval=60)
     lengths = np.random.default_rng(1).integers(1, 70, 12).tolist()
     context, state = context_of(config, ScriptedRollouts(lengths)), sac.init(config, ENV, seed=0)
+    jax.clear_caches()
     before = sac.sac_updates._cache_size()
     for _ in lengths:
         state, _ = sac.generation(context, state)

@@ -14,8 +14,9 @@ from arac.population import members, take
 from arac.presets import configured
 from arac.rollout.rollouts import Rollouts
 
-SMALL = {"hidden_size": 8, "batch_size": 8, "eval_interval": 0, "eval_episodes": 1, "workers": 0}
-SMALL |= {"replay_capacity": 20_000, "warmup_steps": 40}
+SMALL = {"hidden_size": 16, "batch_size": 16, "eval_interval": 0, "eval_episodes": 1, "workers": 0}
+SMALL |= {"replay_capacity": 1000, "warmup_steps": 40}
+ROOMY = {"replay_capacity": 20_000}  # where nothing may be overwritten
 EVOLUTIONARY = [arac.CEMTD3, arac.ERL, arac.CERL]
 
 
@@ -52,7 +53,7 @@ def test_every_environment_step_is_counted_and_stored(kind, monkeypatch):
         return episodes
 
     monkeypatch.setattr(Rollouts, "_run", counting)
-    agent, states = trained(kind)
+    agent, states = trained(kind, **ROOMY)
     assert sum(len(episode) for episode in played) == states[-1].env_steps == len(agent.replay)
 
 
@@ -69,8 +70,8 @@ def test_erl_judges_by_several_trials():
 
 @pytest.mark.parametrize("kind", EVOLUTIONARY)
 def test_evaluations_are_neither_counted_nor_stored(kind):
-    often, _ = trained(kind, eval_episodes=3)
-    seldom, _ = trained(kind, eval_interval=1_000_000)
+    often, _ = trained(kind, eval_episodes=3, **ROOMY)
+    seldom, _ = trained(kind, eval_interval=1_000_000, **ROOMY)
     assert often.state.env_steps == seldom.state.env_steps
     assert len(often.replay) == len(seldom.replay)
 
@@ -241,9 +242,9 @@ def test_cerls_learners_have_the_papers_horizons(monkeypatch):
     (arac.CEMTD3, [cem_td3.critic_updates, cem_td3.actor_updates, cem_td3.ask, cem_td3.tell]),
 ])  # fmt: skip
 def test_the_loops_compile_once_whatever_the_episodes(kind, loops):
-    settings = {"batch_size": 7, "hidden_size": 9, "tau": 0.03}
+    jax.clear_caches()
     before = [loop._cache_size() for loop in loops]
-    _, states = trained(kind, generations=30 if kind is arac.TD3 else 6, **settings)
+    _, states = trained(kind, generations=30 if kind is arac.TD3 else 6)
     assert len({np.int64(steps) for steps in np.diff([state.env_steps for state in states])}) > 1
     assert [loop._cache_size() for loop in loops] == [size + 1 for size in before]
 

@@ -16,7 +16,7 @@ from arac.agent import ARAC
 from arac.cli import main
 
 SMALL = ["--hidden-size", "16", "--batch-size", "16", "--warmup-steps", "50", "--eval-interval", "100"]
-SMALL += ["--eval-episodes", "2", "--flows", "1", "--workers", "1"]
+SMALL += ["--eval-episodes", "2", "--replay-capacity", "1000", "--workers", "1"]
 
 
 def arac(*words, cwd, timeout=300):
@@ -51,7 +51,7 @@ def test_the_run_folder_describes_itself(finished):
     run = finished[0] / "runs" / "InvertedPendulum-v5-arac-seed0"
     table = tomllib.loads((run / "config.toml").read_text())
     assert table["environment"]["id"] == "InvertedPendulum-v5"
-    assert table["config"]["flows"] == 1
+    assert (table["config"]["hidden_size"], table["config"]["flows"]) == (16, 3), "what was asked for, and a default"
     assert table["versions"].keys() >= {"arac-rl", "jax", "mujoco"}
     rows = metrics.read_evaluations(run)
     assert [len(row["fitness"]) for row in rows] == [5] * len(rows)

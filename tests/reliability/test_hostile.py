@@ -23,8 +23,8 @@ from arac.files import Seal, seal, sha256
 from arac.replay import sample
 
 SMALL = {
-    "hidden_size": 4,
-    "batch_size": 8,
+    "hidden_size": 16,
+    "batch_size": 16,
     "warmup_steps": 30,
     "eval_interval": 60,
     "eval_episodes": 1,
