@@ -86,8 +86,28 @@ def test_drawing_again_stays_within_a_task():
     assert bootstrapped(mean, {"a": np.zeros(3), "b": np.full(5, 100.0)}) == (50, 50, 50)
 
 
-def test_one_run_has_an_interval_of_no_width():
-    assert bootstrapped(interquartile_mean, {"a": np.array([3.0])}) == (3, 3, 3)
+def test_one_run_has_no_interval():
+    assert bootstrapped(interquartile_mean, {"a": np.array([3.0])})[0] == 3
+    assert np.isnan(bootstrapped(interquartile_mean, {"a": np.array([3.0])})[1:]).all()
+
+
+def test_draws_are_summarised_one_by_one():
+    """What is done to all draws at once is what would be done to each."""
+    rng = np.random.default_rng(3)
+    drawn, others = ({"a": rng.normal(size=(4, 5)), "b": rng.normal(size=(4, 7))} for _ in range(2))
+    for statistic, of in (
+        (interquartile_mean, [drawn]),
+        (mean, [drawn]),
+        (probability_of_improvement, [drawn, others]),
+    ):
+        alone = [statistic(*({task: runs[draw] for task, runs in one.items()} for one in of)) for draw in range(4)]
+        np.testing.assert_allclose(statistic(*of), alone)
+
+
+def test_the_interquartile_mean_is_scipys_trimmed_mean():
+    for count in (1, 2, 3, 4, 5, 8, 11):
+        values = np.random.default_rng(count).normal(size=count)
+        assert interquartile_mean({"a": values}) == pytest.approx(stats.trim_mean(values, 0.25))
 
 
 def stacked(scores):

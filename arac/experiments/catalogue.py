@@ -26,7 +26,7 @@ EXPERIMENTS = {
     "repulsion": Experiment(
         repulsion.plan,
         repulsion.show,
-        small=Size(seeds=2, steps=25_000, envs=("HalfCheetah-v5",), settings=repulsion.QUICK),
+        small=Size(seeds=2, steps=30_000, envs=("HalfCheetah-v5",), settings=repulsion.QUICK),
         full=Size(seeds=5, steps=None, envs=("Humanoid-v5",)),
     ),
     "gaussian": Experiment(

@@ -2,16 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
 from scipy.signal import savgol_filter
 
-from arac.experiments.bootstrap import Band, interquartile_band
 from arac.experiments.collection import Record
+from arac.experiments.statistics import QUANTILES, REPETITIONS, middle_mean
 
 WINDOW = 7  # the paper's, for Savitzky-Golay filtering; it does not give the degree
 DEGREE = 3
+
+
+class Band(NamedTuple):
+    value: Float[np.ndarray, " point"]
+    low: Float[np.ndarray, " point"]
+    high: Float[np.ndarray, " point"]
 
 
 @dataclass(frozen=True)
@@ -72,3 +79,10 @@ def _robust(runs: Float[np.ndarray, "run point"], covered: Bool[np.ndarray, "run
         for line, values in zip(band, interquartile_band(runs[there][:, points]), strict=True):
             line[points] = values
     return band
+
+
+def interquartile_band(curves: Float[np.ndarray, "run point"], seed: int = 0) -> Band:
+    """The interquartile mean of runs at each point of their curves; whole curves are drawn again."""
+    drawn = np.random.default_rng(seed).integers(len(curves), size=(REPETITIONS, len(curves)))
+    low, high = np.quantile(middle_mean(curves.T[:, drawn]), QUANTILES, axis=1)
+    return Band(middle_mean(curves.T), low, high)

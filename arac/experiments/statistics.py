@@ -2,17 +2,18 @@
 
 The summaries over runs follow Agarwal et al., "Deep reinforcement learning at the edge of the statistical precipice"
 (2021). The scores of an algorithm are one array per task with a number for each run; tasks may have different numbers.
+The runs are the last axis: with axes before it, such as one for draws of a bootstrap, a summary has those.
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
-from scipy import stats
 
-Scores: TypeAlias = Mapping[str, Float[np.ndarray, " run"]]
+Scores: TypeAlias = Mapping[str, Float[np.ndarray, "*draws run"]]
 REPETITIONS = 2000
+QUANTILES = (0.025, 0.975)
 
 
 class Interval(NamedTuple):
@@ -38,54 +39,50 @@ def area(steps: Float[np.ndarray, " evaluation"], returns: Float[np.ndarray, " e
     return float(np.trapezoid(returns, steps) / (steps[-1] - steps[0]))
 
 
-def interquartile_mean(scores: Scores) -> float:
+def interquartile_mean(scores: Scores) -> Any:
     """The mean of the middle half of all runs of all tasks: less noisy than the median, less swayed than the mean."""
-    return float(stats.trim_mean(_pooled(scores), 0.25))
+    return middle_mean(np.concatenate(list(scores.values()), -1))
 
 
-def mean(scores: Scores) -> float:
+def middle_mean(values: Float[np.ndarray, "*others run"]) -> Any:
+    """Without the lowest and the highest quarter of the runs, as many whole runs as that is."""
+    count = values.shape[-1]
+    cut = count // 4
+    return np.sort(values, -1)[..., cut : count - cut].mean(-1)
+
+
+def mean(scores: Scores) -> Any:
     """Of the tasks' means: each task counts the same."""
-    return float(np.mean([np.mean(of_task) for of_task in scores.values()]))
+    return np.mean([of_task.mean(-1) for of_task in scores.values()], 0)
 
 
 def performance_profile(scores: Scores, thresholds: Float[np.ndarray, " threshold"]) -> Float[np.ndarray, " threshold"]:
     """The fraction of runs that score above each threshold; each task counts the same."""
-    above = [(np.asarray(of_task)[:, None] > thresholds).mean(0) for of_task in scores.values()]
-    return np.mean(above, 0)
+    return np.asarray(mean({task: of_task[None, :] > thresholds[:, None] for task, of_task in scores.items()}))
 
 
-def probability_of_improvement(scores: Scores, others: Scores) -> float:
+def probability_of_improvement(scores: Scores, others: Scores) -> Any:
     """How likely a run is better than one of the others on the same task, ties counting half; over the tasks, the mean.
 
     Raises:
         ValueError: if they have no task in common.
     """
-    return float(np.mean([_chance(scores[task], others[task]) for task in _common(scores, others)]))
-
-
-def bootstrapped(statistic: Callable[..., float], *scores: Scores, seed: int = 0, confidence: float = 0.95) -> Interval:
-    """A statistic with its percentile interval: runs are drawn again with replacement, within each task."""
-    rng = np.random.default_rng(seed)
-    drawn = [statistic(*(_again(of, rng) for of in scores)) for _ in range(REPETITIONS)]
-    low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Interval(statistic(*scores), float(low), float(high))
-
-
-def _pooled(scores: Scores) -> np.ndarray:
-    return np.concatenate([np.ravel(of_task) for of_task in scores.values()])
-
-
-def _common(scores: Scores, others: Scores) -> list[str]:
-    tasks = [task for task in scores if task in others]
-    if not tasks:
+    common = [task for task in scores if task in others]
+    if not common:
         raise ValueError(f"no task in common: {', '.join(scores)} and {', '.join(others)}")
-    return tasks
+    differences = [scores[task][..., :, None] - others[task][..., None, :] for task in common]
+    return np.mean([((one > 0) + 0.5 * (one == 0)).mean((-1, -2)) for one in differences], 0)
 
 
-def _chance(mine: np.ndarray, theirs: np.ndarray) -> float:
-    difference = np.asarray(mine)[:, None] - np.asarray(theirs)
-    return float(((difference > 0) + 0.5 * (difference == 0)).mean())
+def bootstrapped(statistic: Callable[..., Any], *scores: Scores, seed: int = 0) -> Interval:
+    """A statistic with its 95 % percentile interval: runs are drawn again with replacement, within each task.
 
-
-def _again(scores: Scores, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    return {task: rng.choice(of_task, len(of_task)) for task, of_task in scores.items()}
+    Where every task has one run, nothing can be drawn again: the interval has NaN for its ends, not no width.
+    """
+    value = float(statistic(*scores))
+    if all(len(of_task) == 1 for of in scores for of_task in of.values()):
+        return Interval(value, np.nan, np.nan)
+    rng = np.random.default_rng(seed)
+    drawn = [{task: rng.choice(runs, (REPETITIONS, len(runs))) for task, runs in of.items()} for of in scores]
+    low, high = np.quantile(statistic(*drawn), QUANTILES)
+    return Interval(value, float(low), float(high))

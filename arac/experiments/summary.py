@@ -7,11 +7,16 @@ import numpy as np
 from jaxtyping import Float
 
 from arac.experiments import paper, statistics
-from arac.experiments.bootstrap import improvement_interval, interquartile_interval
 from arac.experiments.collection import Record
 from arac.experiments.grouping import Group, Study
 from arac.experiments.paper import Erratum, Value
-from arac.experiments.statistics import Interval, Scores
+from arac.experiments.statistics import (
+    Interval,
+    Scores,
+    bootstrapped,
+    interquartile_mean,
+    probability_of_improvement,
+)
 
 THRESHOLDS = np.linspace(0, 1, 101)
 ALL_TASKS = "all tasks"
@@ -129,7 +134,7 @@ def _line(group: Group, at: int, ranks: tuple[int, int] | None) -> Line:
         area=_spread([statistics.area(record.steps, record.returns) for record in runs]),
         champion=_spread(champions) if champions else None,
         champions=len(champions),
-        robust=interquartile_interval({group.task: scores_at(runs, at)}),
+        robust=bootstrapped(interquartile_mean, {group.task: scores_at(runs, at)}),
         robust_at=at,
         paper=(value := paper_value(group)),
         ranks=ranks,
@@ -157,6 +162,11 @@ def _places(values: dict[str, float]) -> dict[str, int]:
     return {name: 1 + sum(other > value for other in values.values()) for name, value in values.items()}
 
 
+def _shared(scores: Scores, others: Scores) -> Scores:
+    """Of the tasks that both have."""
+    return {task: of_task for task, of_task in scores.items() if task in others}
+
+
 def _compare(
     scope: str, tasks: Sequence[str], scores: dict[str, dict[str, np.ndarray]], at: dict[str, int]
 ) -> Comparison:
@@ -172,11 +182,11 @@ def _compare(
         tasks_of={system: len(of) for system, of in ours.items()},
         at={task: at[task] for task in tasks},
         interquartile={
-            system: interquartile_interval(of) for system, of in (scaled if len(tasks) > 1 else ours).items()
+            system: bootstrapped(interquartile_mean, of) for system, of in (scaled if len(tasks) > 1 else ours).items()
         },
         improvement={
             system: {
-                other: improvement_interval(of, theirs)
+                other: bootstrapped(probability_of_improvement, _shared(of, theirs), _shared(theirs, of))
                 for other, theirs in ours.items()
                 if other != system and set(of) & set(theirs)
             }

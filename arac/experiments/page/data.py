@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from arac.experiments import figures
-from arac.experiments.bootstrap import Band
 from arac.experiments.collection import Record
-from arac.experiments.curves import WINDOW, Curve
+from arac.experiments.curves import WINDOW, Band, Curve
 from arac.experiments.grouping import Study
 from arac.experiments.summary import THRESHOLDS, Comparison
 
