@@ -39,6 +39,7 @@ QUICK: dict[str, Any] = {
     "replay_capacity": 100_000, "strategy": "reactive",
 }  # fmt: skip
 _STATES_FOR_KL = 256
+_LEAST_SHOWN = 0.01  # nats: the dark end of the matrices' colours
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +50,7 @@ class Outcome:
     variant: str
     seed: int
     best: float  # the champion's return at the end of training
+    from_archived: float  # KL(elite || archived policy) as the loss had it last, on the elite's own base
     kl: Float[np.ndarray, "member member"]  # KL(row || column) over many states
     actions: Float[np.ndarray, "state member sample action"]
 
@@ -94,11 +96,13 @@ def outcome(folder: Path, variant: str) -> Outcome:
     rng = streams.rng(agent.description.seed, "repulsion")
     several = jnp.asarray(rng.choice(states, _STATES_FOR_KL))
     noise = rng.standard_normal((_STATES_FOR_KL, agent.env.action_size), np.float32)
+    last = read_evaluations(folder)[-1]
     return Outcome(
         env=agent.env.id,
         variant=variant,
         seed=agent.description.seed,
-        best=read_evaluations(folder)[-1]["champion_return"],
+        best=last["champion_return"],
+        from_archived=last["archive_kl"],
         kl=np.asarray(pairwise_kl(agent.population, several, jnp.asarray(noise)), np.float64),
         actions=np.stack([sampled(agent, state, rng) for state in rng.choice(states, STATES, replace=False)]),
     )
@@ -125,8 +129,9 @@ def own_neighbours(actions: Float[np.ndarray, "member sample action"]) -> float:
 
 def as_table(outcomes: Sequence[Outcome]) -> str:
     lines = [
-        "| task | ARAC with | KL between agents, nats | nearest action is of the same agent | champion's return |",
-        "| --- | --- | --- | --- | --- |",
+        "| task | ARAC with | KL between agents, nats | nearest action is of the same agent | "
+        "KL from archived policies, nats | champion's return |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
     for env in dict.fromkeys(outcome.env for outcome in outcomes):
         for variant in VARIANTS:
@@ -134,13 +139,17 @@ def as_table(outcomes: Sequence[Outcome]) -> str:
             kl = _all([outcome.mean_kl for outcome in ours], ".2f")
             own = _all([outcome.own_neighbours for outcome in ours], ".0%")
             best = _all([outcome.best for outcome in ours], ",.0f")
-            lines.append(f"| {env} | {variant} | {kl} | {own} | {best} |")
+            far = (
+                _all([outcome.from_archived for outcome in ours], ".2f") if VARIANTS[variant]["ar_coefficient"] else "-"
+            )
+            lines.append(f"| {env} | {variant} | {kl} | {own} | {far} | {best} |")
     members = len(outcomes[0].kl)
     lines += [
         "",
         f"Means over seeds, each seed's own in brackets. KL: over pairs of agents and {_STATES_FOR_KL} visited states. "
         f"Neighbours: over {STATES} states with {ACTIONS} actions of each of {members} agents, in the space of "
-        f"actions; {100 / members:.0f} % is what agents that act alike would have.",
+        f"actions; {100 / members:.0f} % is what agents that act alike would have. From archived policies: as the loss "
+        "has it at the end, between flows on the same base.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -153,7 +162,7 @@ def as_numbers(outcomes: Sequence[Outcome], size: Size) -> dict[str, Any]:
     runs = [
         {
             "env": o.env, "variant": o.variant, "seed": o.seed, "mean_kl": o.mean_kl, "kl": o.kl.tolist(),
-            "own_neighbours": o.own_neighbours, "champion_return": o.best,
+            "own_neighbours": o.own_neighbours, "from_archived": o.from_archived, "champion_return": o.best,
         }
         for o in outcomes
     ]  # fmt: skip
@@ -196,9 +205,12 @@ def embedded(actions: Float[np.ndarray, "member sample action"]) -> Float[np.nda
 
 
 def _matrix(axes: Any, kl: Float[np.ndarray, "member member"], top: float) -> None:
-    axes.imshow(kl, cmap="viridis", vmin=0, vmax=top)
+    from matplotlib.colors import LogNorm
+
+    scale = LogNorm(_LEAST_SHOWN, max(top, 10 * _LEAST_SHOWN), clip=True)
+    axes.imshow(np.maximum(kl, _LEAST_SHOWN), cmap="viridis", norm=scale)
     for (row, column), value in np.ndenumerate(kl):
-        colour = "white" if value < top / 2 else "black"
-        axes.text(column, row, f"{max(value, 0):.2g}", ha="center", va="center", color=colour)
+        colour = "white" if scale(value) < 0.5 else "black"
+        axes.text(column, row, f"{max(value, 0):.{2 if value < 10 else 0}f}", ha="center", va="center", color=colour)
     mean = mean_kl(kl)
     axes.set(xticks=range(len(kl)), yticks=range(len(kl)), title=f"KL(row ‖ column), nats: mean {mean:.2f}")
