@@ -249,5 +249,5 @@ def draw(
                 axes.set_title(f"step {time:,}", fontsize="medium")
         row[0].set_ylabel(name, fontsize="medium")
     figure.suptitle("Policies (green) that imitate an expert (blue) and are repelled by another policy (red)")
-    figure.savefig(path, dpi=130)
+    figure.savefig(path, dpi=90)
     plt.close(figure)

@@ -23,7 +23,7 @@ from arac.rollout.episode import Episode, Task
 from arac.rollout.local import LocalPool, cores
 from arac.rollout.rollouts import Rollouts
 
-_EPISODE = 40  # steps of a made-up episode
+_EPISODE = 10  # steps of a made-up episode: populations play many of them
 _GENERATIONS = 3  # the first fills replay, in the second all is compiled, the third is timed
 _PLAYED = 0.5  # seconds of real episodes
 _OTHER_PHASES = ("collect", "evaluate", "save")  # all others are updates
