@@ -1,6 +1,7 @@
 """Tasks by systems by seeds: what is planned, champions measured again, and how long it will take."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from arac.agent import SAC, load
 from arac.cli import main
+from arac.errors import EnvironmentFailure
 from arac.experiments import grid
 from arac.experiments.catalogue import EXPERIMENTS
 from arac.experiments.forecast import Forecast, forecast, kind, trial
@@ -99,6 +101,23 @@ def test_the_report_is_made_from_what_is_there(run, tmp_path):
     assert (tmp_path / "out" / "index.html").exists()
 
 
+def test_what_is_broken_or_not_finished_does_not_stop_the_report(run, tmp_path):
+    """Beside a finished run whose champion.json is torn."""
+    runs = tmp_path / "runs"
+    shutil.copytree(run, runs / run.name)
+    (runs / run.name / "champion.json").write_text('{"env_')
+    (runs / "broken").mkdir()
+    (runs / "broken" / "config.toml").write_text("steps = ")
+    SAC("InvertedPendulum-v5", seed=1, **SETTINGS).learn(200, run_dir=runs / "unfinished")
+    config = runs / "unfinished" / "config.toml"
+    config.write_text(config.read_text().replace("steps = 200", "steps = 9000", 1))
+    table = grid.show(Size(2, 400), runs, tmp_path / "out")
+    assert "1 unfinished" in table
+    assert "broken" in (tmp_path / "out" / "index.html").read_text()
+    assert len(json.loads((runs / run.name / "champion.json").read_text())["returns"]) == grid.FRESH_EPISODES
+    assert not (runs / "unfinished" / "champion.json").exists()
+
+
 JOB = Job("InvertedPendulum-v5-sac-seed0", "sac", "InvertedPendulum-v5", 0, 400, SETTINGS)
 
 
@@ -111,14 +130,40 @@ def test_a_trial_counts_updates_and_evaluations():
     assert arac.evaluated == pytest.approx(12 / 200)
 
 
+def timed(run, rows, torn=""):
+    """Makes a run's timings: after how many seconds it was at which step."""
+    lines = [
+        json.dumps({"env_steps": steps, "generation": 1, "seconds": seconds, "phases": {"update": 1.0}}) + "\n"
+        for steps, seconds in rows
+    ]
+    (run / "timings.jsonl").write_text("".join(lines) + torn)
+
+
 def test_the_forecast_takes_the_pace_of_runs_that_are_there(run):
     """A finished run has nothing left; another seed of it goes at its pace."""
     other = replace(JOB, name="InvertedPendulum-v5-sac-seed1", seed=1, steps=10_000)
-    rows = [
-        {"env_steps": 200 + 100 * n, "generation": n, "seconds": 2.0 * n, "phases": {"update": n}} for n in (1, 2, 3)
-    ]
-    (run / "timings.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    timed(run, [(300, 2.0), (400, 4.0), (500, 6.0)])
     assert forecast([JOB, other], run.parent, 2) == Forecast(1, 10_000, pytest.approx(10_000 * 0.02), 1)
+
+
+def test_a_run_that_was_begun_again_and_a_torn_row_do_not_change_its_pace(run):
+    """0.02 seconds per step before a kill at 500 steps, and after it, from the checkpoint at 300."""
+    timed(run, [(300, 2.0), (400, 4.0), (500, 6.0), (350, 1.0), (450, 3.0), (550, 5.0)], torn='{"env_st')
+    other = replace(JOB, name="InvertedPendulum-v5-sac-seed1", seed=1, steps=10_000)
+    assert forecast([JOB, other], run.parent, 1).seconds == pytest.approx(10_000 * 0.02)
+
+
+def test_runs_begin_in_their_turn(run):
+    """Three equal runs on two processes take as long as two of them."""
+    (run / "timings.jsonl").write_text(
+        "".join(
+            json.dumps({"env_steps": 300 + 100 * n, "generation": n, "seconds": 2.0 * n, "phases": {"update": n}})
+            + "\n"
+            for n in (1, 2)
+        )
+    )
+    others = [replace(JOB, name=f"other{seed}", seed=seed, steps=10_000) for seed in range(3)]
+    assert forecast([JOB, *others], run.parent, 2).seconds == pytest.approx(20_000 * 0.02)
 
 
 def test_a_forecast_in_words():
@@ -141,13 +186,50 @@ def full(tmp_path, monkeypatch):
 def test_a_full_experiment_says_how_long_it_takes_and_asks(full, tmp_path, monkeypatch, capsys):
     assert main(full) == 2  # nobody is there to answer
     said = capsys.readouterr()
-    assert said.out == "3 runs, 3,000,000 environment steps: about 4 hours, 2 at a time\n"
+    assert said.out == "3 runs, 3,000,000 environment steps: about 6 hours, 2 at a time\n"
     assert said.err == "arac: Nothing was started; give --yes to start without being asked.\n"
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda question: "n")
     assert main(full) == 2
     assert "Nothing was started" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_no_answer_is_no(full, monkeypatch, capsys):
+    def nobody(question):
+        raise EOFError
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", nobody)
+    assert main(full) == 2
+    assert "Nothing was started" in capsys.readouterr().err
+
+
+def test_what_is_finished_is_shown_again_without_a_question(full, monkeypatch, capsys):
+    monkeypatch.setattr("arac.experiments.forecast.steps_of", lambda folder: 1_000_000)
+    monkeypatch.setattr("arac.experiments.sweep.carry_out", lambda jobs, folder, processes: None)
+    monkeypatch.setitem(EXPERIMENTS, "table", replace(EXPERIMENTS["table"], show=lambda *_: "shown"))
+    assert main(full) == 0
+    assert "shown" in capsys.readouterr().out
+
+
+def test_a_failed_run_does_not_keep_the_others_from_being_shown(full, monkeypatch, capsys):
+    def fail(jobs, folder, processes):
+        raise EnvironmentFailure("1 of 3 runs failed")
+
+    monkeypatch.setattr("arac.experiments.sweep.carry_out", fail)
+    monkeypatch.setitem(EXPERIMENTS, "table", replace(EXPERIMENTS["table"], show=lambda *_: "shown"))
+    assert main([*full, "--yes"]) == 3
+    said = capsys.readouterr()
+    assert "shown" in said.out
+    assert said.err == "arac: 1 of 3 runs failed\n"
+
+
+def test_a_folder_for_results_that_cannot_be_made_is_told_before_anything_begins(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    assert main(["reproduce", "didactic", "--out", "file"]) == 2
+    assert "file cannot be made" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("words", "answer"), [(["--yes"], None), ([], "y"), ([], "Yes")])

@@ -63,6 +63,7 @@ def test_the_runs_differ_in_lambda_and_clip_alone():
 
 def test_table_numbers_and_picture(runs, tmp_path, monkeypatch):
     monkeypatch.setattr(repulsion, "ACTIONS", 20)  # t-SNE takes long
+    monkeypatch.setattr(repulsion, "STATES", 4)
     table = repulsion.show(SIZE, runs, tmp_path / "out")
     assert (tmp_path / "out" / "repulsion.png").read_bytes().startswith(b"\x89PNG")
     numbers = json.loads((tmp_path / "out" / "repulsion.json").read_text())["runs"]
@@ -71,16 +72,19 @@ def test_table_numbers_and_picture(runs, tmp_path, monkeypatch):
         kl = np.array(run["kl"])
         assert kl.shape == (5, 5)
         assert run["mean_kl"] == pytest.approx(kl[~np.eye(5, dtype=bool)].mean())
-        assert 0 <= run["own_neighbours"] <= 1
         assert f"| {run['env']} | {run['variant']} | {run['mean_kl']:.2f} ({run['mean_kl']:.2f}) |" in table
 
 
-def test_the_same_runs_give_the_same_numbers(runs):
+def test_variants_are_compared_in_the_same_states_with_the_same_noise(runs):
+    """One run under two names: whatever differs between them would be the states or the noise."""
     folder = runs / repulsion.plan(SIZE)[1].name
-    first, again = (repulsion.outcome(folder, "lambda 1") for _ in range(2))
-    np.testing.assert_array_equal(first.kl, again.kl)
-    np.testing.assert_array_equal(first.actions, again.actions)
-    assert first.actions.shape == (repulsion.STATES, 5, repulsion.ACTIONS, 1)
+    one, other = repulsion.compare({"one": folder, "other": folder})
+    np.testing.assert_array_equal(one.kl, other.kl)
+    np.testing.assert_array_equal(one.actions, other.actions)
+    assert one.actions.shape == (repulsion.STATES, 5, repulsion.ACTIONS, 1)
+    again, _ = repulsion.compare({"one": folder, "other": folder})
+    np.testing.assert_array_equal(one.actions, again.actions)
+    np.testing.assert_array_equal(one.kl, again.kl)
 
 
 def test_the_papers_scale_is_humanoid():

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from arac.cli.words import parse, program
-from arac.errors import UserError
+from arac.errors import EnvironmentFailure, UserError
 
 if TYPE_CHECKING:
+    from arac.experiments.catalogue import Experiment
     from arac.experiments.sweep import Job, Size
 
 
@@ -96,7 +97,8 @@ def bench(argv: list[str]) -> None:
 def reproduce(argv: list[str]) -> None:
     from arac.compiling import keep_between_runs
     from arac.experiments.catalogue import EXPERIMENTS
-    from arac.experiments.sweep import carry_out
+    from arac.experiments.outputs import prepare
+    from arac.experiments.sweep import check
     from arac.rollout.local import cores
 
     args = parse(ReproduceArgs, "reproduce", argv)
@@ -109,18 +111,38 @@ def reproduce(argv: list[str]) -> None:
     jobs = experiment.plan(size)
     folder = args.runs or Path("runs") / args.experiment
     out = args.out or folder
+    check(jobs, folder)
     keep_between_runs()
-    if args.full and jobs:
+    if args.full:
         _ask(jobs, folder, processes, args.yes)
+    prepare(out)
+    try:
+        said, failure = _carry_out(experiment, size, jobs, folder, out, processes)
+    except KeyboardInterrupt:
+        how = shlex.join([program(), "reproduce", *argv])
+        saved = "what was trained is saved. Go on with" if jobs else "nothing is kept of it. Once more with"
+        print(f"\nstopped; {saved}: {how}", file=sys.stderr)
+        raise
+    print(f"\n{said}\ntables, numbers and pictures: {out}", flush=True)
+    if failure is not None:
+        raise failure
+
+
+def _carry_out(
+    experiment: "Experiment", size: "Size", jobs: "list[Job]", folder: Path, out: Path, processes: int
+) -> tuple[str, EnvironmentFailure | None]:
+    """What the experiment shows, and how some of its runs failed, if they did and it can be shown without them."""
+    from arac.experiments.sweep import carry_out
+
+    failure = None
     try:
         if jobs:
             carry_out(jobs, folder, processes=processes)
-        said = experiment.show(size, folder, out)
-    except KeyboardInterrupt:
-        how = shlex.join([program(), "reproduce", *argv])
-        print(f"\nstopped; what was trained is saved. Go on with: {how}", file=sys.stderr)
-        raise
-    print(f"\n{said}\ntables, numbers and pictures: {out}")
+    except EnvironmentFailure as error:
+        if not experiment.shows_part:
+            raise
+        failure = error
+    return experiment.show(size, folder, out), failure
 
 
 def _size(args: ReproduceArgs, size: "Size") -> "Size":
@@ -142,12 +164,19 @@ def _ask(jobs: "list[Job]", folder: Path, processes: int, agreed: bool) -> None:
     """
     from arac.experiments.forecast import forecast
 
-    print(f"{forecast(jobs, folder, processes)}", flush=True)
+    expected = forecast(jobs, folder, processes)
+    if expected.runs == 0:  # only to be shown again
+        return
+    print(expected, flush=True)
     if agreed:
         return
     if not sys.stdin.isatty():
         raise UserError("Nothing was started; give --yes to start without being asked.")
-    if input("Start? [y/N] ").strip().lower() not in ("y", "yes"):
+    try:
+        answer = input("Start? [y/N] ")
+    except EOFError:
+        answer = ""
+    if answer.strip().lower() not in ("y", "yes"):
         raise UserError("Nothing was started; --steps, --seeds, --envs and --algos make it smaller.")
 
 

@@ -1,6 +1,5 @@
 """How often each system finds the optimum of the deceptive task, and where its agents go."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import rich.progress
 from arac.agent import load
 from arac.envs import deceptive
 from arac.envs.tasks import full_name
+from arac.experiments.outputs import pyplot, write
 from arac.experiments.playing import play_each
 from arac.experiments.sweep import Job, Size, planned, run_name, slug
 from arac.runs import versions
@@ -65,10 +65,8 @@ def show(size: Size, parent: Path, out: Path) -> str:
         outcome(system, seed, parent / run_name(ENV, slug(system), seed))
         for system, seed in rich.progress.track(systems, "measuring", transient=True)
     ]
-    out.mkdir(parents=True, exist_ok=True)
     table = as_table(outcomes, size.steps)
-    (out / "deceptive.md").write_text(table)
-    (out / "deceptive.json").write_text(json.dumps(as_numbers(outcomes, size.steps), indent=1) + "\n")
+    write(out, "deceptive", table, as_numbers(outcomes, size.steps))
     draw(outcomes, out / "deceptive.png")
     return table
 
@@ -113,11 +111,7 @@ def as_numbers(outcomes: Sequence[Outcome], steps: int) -> dict[str, Any]:
 
 def draw(outcomes: Sequence[Outcome], path: Path) -> None:
     """Where every agent of every run walks at the end of training: one panel per system."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     figure, panels = plt.subplots(1, len(SYSTEMS), figsize=(3.2 * len(SYSTEMS), 4.2), layout="constrained", sharey=True)
     for axes, system in zip(panels, SYSTEMS, strict=True):
         ours = [outcome for outcome in outcomes if outcome.system == system]

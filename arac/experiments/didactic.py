@@ -1,12 +1,12 @@
 """The paper's bandit: one state, actions in the plane, an expert to imitate and a policy to stay away from.
 
 What it shows is which shapes a policy can take: radial flows bend around the repulsive policy, a Gaussian cannot.
-Each policy is trained with the library's own attraction-repulsion loss. What the paper leaves open is settled in
-docs/deviations.md.
+Each policy is trained with the library's own attraction-repulsion loss, and once more without it, because its weight
+fades: what is left at the end is imitation. What the paper leaves open is settled in docs/experiments.md.
 """
 
-import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -22,6 +22,7 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float
 
 from arac import streams
+from arac.experiments.outputs import pyplot, write
 from arac.experiments.sweep import Job, Size
 from arac.losses import Archived, Base, attraction_repulsion_loss
 from arac.policies import FlowPolicy, gaussian
@@ -35,14 +36,18 @@ EXPERT_RADIUS, EXPERT_STD = 2.6, 0.6
 EXPERT_CENTRES = np.array([(math.cos(turn), math.sin(turn)) for turn in np.linspace(0, math.pi, 5)]) * EXPERT_RADIUS
 REPULSIVE_STD = 1.0
 REGION = 1.5  # within this distance of its centre are two thirds of the repulsive policy's actions
-REPULSION = 10.0  # beta_t = 10 / (t + 1)
+REPULSION = 10.0  # the weight at step t is 10 / (t + 1)
+SIDE = 6.0  # the plane is drawn, and summed over, from -SIDE to SIDE
 BATCH, LEARNING_RATE = 128, 0.02
-_STATE = jnp.zeros((1, 1))
+SMALLEST_MODE = 0.15  # peaks closer than about twice this are one
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A kind of policy. Attraction and repulsion act on its flows, or on its Gaussian where `base` says so."""
+    """A kind of policy. Repulsion acts on its flows, as everywhere, or on its Gaussian where `base` says so.
+
+    So a policy with a fixed Gaussian and no flows does not feel it at all.
+    """
 
     flows: int
     sigma: float | None  # None: learned
@@ -60,8 +65,15 @@ class Numbers(NamedTuple):
 
     kl: float  # KL(policy || expert), in nats
     repulsive_mass: float  # within REGION of the repulsive policy's centre
-    modes: int  # peaks of at least a twentieth of the highest
+    modes: int  # separate peaks
     complexity: float  # KL(policy || the Gaussian with its moments): 0 for a Gaussian, whatever its form
+
+
+class Course(NamedTuple):
+    """The numbers of a contender at each time and for each seed, trained with repulsion and without."""
+
+    repelled: list[list[Numbers]]
+    free: list[list[Numbers]]
 
 
 def plan(size: Size) -> list[Job]:
@@ -72,57 +84,68 @@ def plan(size: Size) -> list[Job]:
 def show(size: Size, parent: Path, out: Path) -> str:
     """Trains all contenders, writes table, numbers and picture into `out`; the table."""
     assert size.steps is not None
-    times = sorted({0, *(size.steps // part for part in (100, 30, 10, 3)), size.steps})
-    trained = {
-        name: train(contender, size.seeds, times)
-        for name, contender in rich.progress.track(CONTENDERS.items(), "training", len(CONTENDERS), transient=True)
-    }
-    densities = {
-        name: [[density(take(at_time, seed)) for seed in range(size.seeds)] for at_time in over_time]
-        for name, over_time in trained.items()
-    }
-    numbers = {name: [[measure(one) for one in seeds] for seeds in times] for name, times in densities.items()}
-    out.mkdir(parents=True, exist_ok=True)
-    table = as_table(numbers, size)
-    (out / "didactic.md").write_text(table)
-    (out / "didactic.json").write_text(json.dumps(as_numbers(numbers, times), indent=1) + "\n")
-    draw(densities, numbers, times, out / "didactic.png")
+    times = sorted({0, *(size.steps // part for part in (60, 20, 10, 3)), size.steps})
+    densities: dict[str, list[list[np.ndarray]]] = {}
+    courses: dict[str, Course] = {}
+    for name, contender in rich.progress.track(CONTENDERS.items(), "training", len(CONTENDERS), transient=True):
+        over_time = train(contender, size.seeds, times)
+        repelled, free = (
+            [[density(take(take(at_time, kind), seed)) for seed in range(size.seeds)] for at_time in over_time]
+            for kind in range(2)
+        )
+        densities[name] = repelled
+        courses[name] = Course(*([[measure(one) for one in seeds] for seeds in of] for of in (repelled, free)))
+    table = as_table(courses, times, size.seeds)
+    write(out, "didactic", table, as_numbers(courses, times))
+    draw(densities, courses, times, out / "didactic.png")
     return table
 
 
-def train(contender: Contender, seeds: int, times: list[int], l1: float = 0.0) -> list[FlowPolicy]:
-    """The policies of all seeds, stacked, at each of the times; the first is the beginning."""
+def train(
+    contender: Contender,
+    seeds: int,
+    times: Sequence[int],
+    *,
+    repulsions: tuple[float, ...] = (REPULSION, 0.0),
+    l1: float = 0.0,
+) -> list[FlowPolicy]:
+    """The policies at each of the times, the first of which is the beginning; stacked by repulsion, then by seed."""
     keys = jax.vmap(jax.random.fold_in, (None, 0))(streams.key(0, "didactic"), jnp.arange(seeds))
-    policies = jax.vmap(partial(_beginning, contender))(keys)
+    policies = jax.vmap(lambda _: jax.vmap(partial(_beginning, contender))(keys))(jnp.array(repulsions))
     optimiser = optax.adam(LEARNING_RATE)
     slope = jax.grad(partial(loss, contender.base, l1=l1))
 
-    def step(time: Array, carried: Any) -> Any:
-        policy, moments, key = carried
-        update, moments = optimiser.update(slope(policy, time, jax.random.fold_in(key, time)), moments)
-        return optax.apply_updates(policy, update), moments, key
+    def step(time: Array, repulsion: Array, key: Array, learner: Any) -> Any:
+        policy, moments = learner
+        gradient = slope(policy, repulsion / (time + 1), jax.random.fold_in(key, time))
+        update, moments = optimiser.update(gradient, moments)
+        return optax.apply_updates(policy, update), moments
+
+    over_seeds = jax.vmap(step, (None, None, 0, 0))
+    over_all = jax.vmap(over_seeds, (None, 0, None, 0))
 
     @jax.jit
-    def between(first: int, last: int, carried: Any) -> Any:
-        return jax.lax.fori_loop(first, last, lambda time, carried: jax.vmap(partial(step, time))(carried), carried)
+    def between(first: int, last: int, learners: Any) -> Any:
+        weights = jnp.array(repulsions)
+        return jax.lax.fori_loop(first, last, lambda time, now: over_all(time, weights, keys, now), learners)
 
-    carried = policies, jax.vmap(optimiser.init)(policies), keys
+    learners = policies, jax.vmap(jax.vmap(optimiser.init))(policies)
     over_time = [policies]
     for first, last in pairwise(times):
-        carried = between(first, last, carried)
-        over_time.append(carried[0])
+        learners = between(first, last, learners)
+        over_time.append(learners[0])
     return over_time
 
 
-def loss(base: Base, policy: FlowPolicy, time: Array, key: jax.Array, *, l1: float = 0.0) -> Float[Array, ""]:
-    """KL(policy || expert) by samples, the AR term with its fading weight, and the flows' size times `l1`."""
-    state = jnp.broadcast_to(_STATE, (BATCH, 1))
+def loss(base: Base, policy: FlowPolicy, weight: Array, key: jax.Array, *, l1: float = 0.0) -> Float[Array, ""]:
+    """KL(policy || expert) by samples, the AR term with its weight, and the flows' size times `l1`."""
+    state = jnp.zeros((BATCH, 1))
     noise = jax.random.normal(key, (BATCH, 2))
     mean, log_std = policy.base(state)
     z = mean + jnp.exp(log_std) * noise
     x, log_det = radial.forward_log_det(policy.flows, z)
     imitation = (gaussian.log_density(z, mean, log_std) - log_det - expert_log_density(x)).mean()
-    repelled = Archived(jax.tree.map(lambda leaf: leaf[None], repulsive()), jnp.array([REPULSION]) / (time + 1))
+    repelled = Archived(jax.tree.map(lambda leaf: leaf[None], repulsive()), weight[None])
     repulsion, _ = attraction_repulsion_loss(policy, repelled, state, noise, base=base, kl_clip=None)
     size = sum(jnp.abs(flow.centre).sum() + jnp.abs(flow.alpha) + jnp.abs(flow.beta) for flow in policy.flows)
     return imitation + repulsion + l1 * size
@@ -147,13 +170,13 @@ def _beginning(contender: Contender, key: jax.Array) -> FlowPolicy:
 
 def grid(points: int = 241) -> tuple[Float[np.ndarray, "row column 2"], float]:
     """The plane as the paper draws it, and the area of a cell."""
-    side = np.linspace(-6, 6, points)
+    side = np.linspace(-SIDE, SIDE, points)
     return np.stack(np.meshgrid(side, side), -1), float(side[1] - side[0]) ** 2
 
 
 def density(policy: FlowPolicy) -> Float[np.ndarray, "row column"]:
     """On the grid, before tanh: the bandit's actions are not squashed."""
-    mean, log_std = policy.base(_STATE[0])
+    mean, log_std = policy.base(jnp.zeros(1))
     return np.exp(np.asarray(pre_tanh_log_prob(jnp.asarray(grid()[0]), mean, log_std, policy.flows), np.float64))
 
 
@@ -180,53 +203,70 @@ def measure(of_policy: Float[np.ndarray, "row column"]) -> Numbers:
 
 
 def count_modes(of_policy: Float[np.ndarray, "row column"]) -> int:
-    """Cells that are higher than all around them, and not negligible."""
-    from scipy.ndimage import maximum_filter
+    """The most separate islands at any level, each at least a tenth higher than its shore and not negligible.
 
-    return int(((maximum_filter(of_policy, 3) == of_policy) & (of_policy > of_policy.max() / 20)).sum())
+    The density is smoothed first: a ridge that is thinner than the grid's cells would fall into many.
+    """
+    from scipy.ndimage import gaussian_filter, label, maximum
+
+    smooth = gaussian_filter(of_policy, SMALLEST_MODE / (2 * SIDE / (len(of_policy) - 1)))
+    most = 0
+    for level in smooth.max() * np.linspace(0.05, 0.9, 35):
+        islands, count = label(smooth > level)
+        most = max(most, int((np.atleast_1d(maximum(smooth, islands, range(1, count + 1))) >= level / 0.9).sum()))
+    return most
 
 
-def as_table(numbers: dict[str, list[list[Numbers]]], size: Size) -> str:
+def as_table(courses: dict[str, Course], times: Sequence[int], seeds: int) -> str:
+    early = times[1]
     lines = [
-        "| policy | KL to the expert, nats | mass in the repulsive region | modes | complexity, nats |",
-        "| --- | --- | --- | --- | --- |",
+        f"| policy | KL to the expert, nats | without repulsion | in the repulsive region at step {early:,} | "
+        "without repulsion | at the end | modes | complexity, nats |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for name, times in numbers.items():
-        kl, mass, modes, complexity = np.median(np.array(times[-1], float), 0)
-        spread = f"{min(one.kl for one in times[-1]):.2f} to {max(one.kl for one in times[-1]):.2f}"
-        lines.append(f"| {name} | {kl:.2f} ({spread}) | {mass:.1%} | {modes:g} | {complexity:.2f} |")
-    expert = measure(expert_density())
-    first = next(iter(numbers.values()))[0][0]
+    for name, course in courses.items():
+        last, free = _medians(course.repelled[-1]), _medians(course.free[-1])
+        soon, soon_free = _medians(course.repelled[1]), _medians(course.free[1])
+        divergences = [one.kl for one in course.repelled[-1]]
+        spread = f"{min(divergences):.2f} to {max(divergences):.2f}"
+        lines.append(
+            f"| {name} | {last.kl:.2f} ({spread}) | {free.kl:.2f} | {soon.repulsive_mass:.1%} | "
+            f"{soon_free.repulsive_mass:.1%} | {last.repulsive_mass:.1%} | {last.modes:g} | {last.complexity:.2f} |"
+        )
+    expert, start = measure(expert_density()), next(iter(courses.values())).repelled[0][0]
     lines += [
-        f"| *the expert itself* | 0 | {expert.repulsive_mass:.1%} | {expert.modes} | {expert.complexity:.2f} |",
+        f"| the expert itself | 0 | | | | {expert.repulsive_mass:.1%} | {expert.modes} | {expert.complexity:.2f} |",
         "",
-        f"Medians over {size.seeds} seeds after {size.steps:,} steps, the KL with its range. At the start "
-        f"{first.repulsive_mass:.1%} of the actions are in the repulsive region. Complexity: the divergence from the "
+        f"Medians over {seeds} seeds after {times[-1]:,} steps, the KL with its range. At the start "
+        f"{start.repulsive_mass:.1%} of the actions are in the repulsive region. Complexity: the divergence from the "
         "Gaussian with the same mean and covariance.",
     ]
     return "\n".join(lines) + "\n"
 
 
-def as_numbers(numbers: dict[str, list[list[Numbers]]], times: list[int]) -> dict[str, Any]:
+def _medians(seeds: Sequence[Numbers]) -> Numbers:
+    return Numbers(*np.median(np.array(seeds, float), 0))
+
+
+def as_numbers(courses: dict[str, Course], times: Sequence[int]) -> dict[str, Any]:
     policies = {
-        name: [
-            {"step": time, "seeds": [one._asdict() for one in seeds]}
-            for time, seeds in zip(times, over_time, strict=True)
-        ]
-        for name, over_time in numbers.items()
+        name: {
+            kind: [
+                {"step": time, "seeds": [one._asdict() for one in seeds]}
+                for time, seeds in zip(times, over_time, strict=True)
+            ]
+            for kind, over_time in course._asdict().items()
+        }
+        for name, course in courses.items()
     }
     return {"policies": policies, "versions": versions()}
 
 
 def draw(
-    densities: dict[str, list[list[np.ndarray]]], numbers: dict[str, list[list[Numbers]]], times: list[int], path: Path
+    densities: dict[str, list[list[np.ndarray]]], courses: dict[str, Course], times: Sequence[int], path: Path
 ) -> None:
     """A row per policy and a column per time, of the seed with the median divergence at the end."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     points, _ = grid()
     x, y = points[..., 0], points[..., 1]
     expert, avoided = expert_density(), density(repulsive())
@@ -236,15 +276,15 @@ def draw(
         sharex=True, sharey=True, squeeze=False,
     )  # fmt: skip
     for row, (name, over_time) in zip(rows, densities.items(), strict=True):
-        last = [one.kl for one in numbers[name][-1]]
-        seed = int(np.argsort(last)[len(last) // 2])
-        for axes, time, of_time, at_time in zip(row, times, over_time, numbers[name], strict=True):
+        course = courses[name].repelled
+        seed = int(np.argsort([one.kl for one in course[-1]])[len(course[-1]) // 2])
+        for axes, time, of_time, at_time in zip(row, times, over_time, course, strict=True):
             top = np.quantile(of_time[seed], 0.998)  # a sharp ridge should not make all else invisible
-            axes.imshow(of_time[seed], extent=(-6, 6, -6, 6), origin="lower", cmap="Greens", vmax=top)
+            axes.imshow(of_time[seed], extent=(-SIDE, SIDE, -SIDE, SIDE), origin="lower", cmap="Greens", vmax=top)
             axes.contour(x, y, expert, levels=3, colors="tab:blue", linewidths=0.7)
             axes.contour(x, y, avoided, levels=3, colors="tab:red", linewidths=0.7)
             axes.text(-5.7, -5.5, f"KL {at_time[seed].kl:.2f}", fontsize="small")
-            axes.set(xlim=(-6, 6), ylim=(-6, 6), xticks=(), yticks=())
+            axes.set(xlim=(-SIDE, SIDE), ylim=(-SIDE, SIDE), xticks=(), yticks=())
             if axes in rows[0]:
                 axes.set_title(f"step {time:,}", fontsize="medium")
         row[0].set_ylabel(name, fontsize="medium")

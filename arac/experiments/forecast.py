@@ -1,5 +1,6 @@
-"""How long a series of runs will take on this machine: each system is tried for some seconds."""
+"""How long a series of runs will take on this machine: each system is tried for a short while."""
 
+import heapq
 import json
 import os
 import time
@@ -7,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import rich.progress
@@ -17,6 +18,7 @@ from arac.agent import AGENTS
 from arac.algorithms import find
 from arac.algorithms.shared import Context
 from arac.envs import EnvSpec
+from arac.experiments.collection import timings
 from arac.experiments.sweep import Job, steps_of
 from arac.progress import Progress
 from arac.rollout.episode import Episode, Task
@@ -49,9 +51,16 @@ def forecast(jobs: Sequence[Job], parent: Path, processes: int) -> Forecast:
         if pace := _pace_of_runs(parent / other.name for other in jobs if kind(other) == kind(job)):
             paces[kind(job)] = pace
     paces |= trials([job for job in waiting if kind(job) not in paces])
-    seconds = sum(left[job.name] * paces[kind(job)] for job in waiting)
-    at_once = max(min(processes, len(waiting)), 1)
-    return Forecast(len(waiting), sum(left.values()), seconds / at_once, at_once)
+    seconds = _together([left[job.name] * paces[kind(job)] for job in waiting], processes)
+    return Forecast(len(waiting), sum(left.values()), seconds, max(min(processes, len(waiting)), 1))
+
+
+def _together(spans: Sequence[float], processes: int) -> float:
+    """How long it takes until all have ended, if each begins in its turn when a process is free."""
+    free = [0.0] * processes
+    for span in spans:
+        heapq.heappush(free, heapq.heappop(free) + span)
+    return max(free)
 
 
 def trials(jobs: Sequence[Job]) -> dict[str, float]:
@@ -158,16 +167,13 @@ def _pace_of_runs(folders: Iterable[Path]) -> float | None:
     steps = seconds = 0.0
     for folder in folders:
         path = folder / "timings.jsonl"
-        rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        for before, after in pairwise(rows):
-            if after["seconds"] > before["seconds"] and _learned(before):  # else it was begun again in between
-                steps += after["env_steps"] - before["env_steps"]
-                seconds += after["seconds"] - before["seconds"]
+        for before, after in pairwise(timings(path) if path.exists() else []):
+            learned = any(spent > 0 for phase, spent in before.phases.items() if phase not in _OTHER_PHASES)
+            # Where a run was begun again, its seconds count from zero and its steps from its checkpoint.
+            if learned and after.seconds > before.seconds and after.env_steps > before.env_steps:
+                steps += after.env_steps - before.env_steps
+                seconds += after.seconds - before.seconds
     return seconds / steps if steps else None
-
-
-def _learned(row: dict[str, Any]) -> bool:
-    return any(spent > 0 for phase, spent in row["phases"].items() if phase not in _OTHER_PHASES)
 
 
 def _span(seconds: float) -> str:

@@ -4,15 +4,14 @@ The paper shows two states through t-SNE. t-SNE can flatter, so that two numbers
 between every two agents, and how often an action's nearest neighbour is the same agent's.
 """
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import rich.progress
 from jaxtyping import Float
@@ -20,6 +19,7 @@ from jaxtyping import Float
 from arac import streams
 from arac.agent import Agent, load
 from arac.diversity import mean_kl, pairwise_kl
+from arac.experiments.outputs import pyplot, write
 from arac.experiments.playing import play_each
 from arac.experiments.sweep import Job, Size, planned, run_name, slug
 from arac.metrics import read_evaluations
@@ -31,26 +31,27 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "lambda 1, no clip": {"ar_coefficient": 1.0, "kl_clip": "none"},  # to the paper's letter
     "lambda 10": {"ar_coefficient": 10.0},
 }
-STATES, ACTIONS = 2, 500  # as in the paper's figure
+ACTIONS = 500  # of each agent in a state, as in the paper's figure
+STATES, DRAWN = 32, 2  # neighbours are counted in the first number of states; the paper draws the second
 # So that a first look takes minutes: smaller networks and less of all else. The strategy is that of the paper's figure,
 # whose task is Humanoid.
 QUICK: dict[str, Any] = {
     "hidden_size": 128, "batch_size": 128, "warmup_steps": 5000, "eval_interval": 2500, "eval_episodes": 3,
     "replay_capacity": 100_000, "strategy": "reactive",
 }  # fmt: skip
-_STATES_FOR_KL = 256
+STATES_FOR_KL = 256
 _LEAST_SHOWN = 0.01  # nats: the dark end of the matrices' colours
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The population of one run in states of its own task."""
+    """The population of one run."""
 
     env: str
     variant: str
     seed: int
     best: float  # the champion's return at the end of training
-    from_archived: float  # KL(elite || archived policy) as the loss had it last, on the elite's own base
+    from_archived: float  # KL(elite || archived policy) on the elite's own base, the mean over those drawn last
     kl: Float[np.ndarray, "member member"]  # KL(row || column) over many states
     actions: Float[np.ndarray, "state member sample action"]
 
@@ -60,7 +61,7 @@ class Outcome:
         assert value is not None
         return value
 
-    @property
+    @cached_property
     def own_neighbours(self) -> float:
         return float(np.mean([own_neighbours(of_state) for of_state in self.actions]))
 
@@ -77,41 +78,53 @@ def plan(size: Size) -> list[Job]:
 
 def show(size: Size, parent: Path, out: Path) -> str:
     """Writes table, numbers and picture of finished runs into `out`; the table."""
-    kinds = list(product(size.envs, VARIANTS, range(size.seeds)))
+    kinds = list(product(size.envs, range(size.seeds)))
     outcomes = [
-        outcome(parent / run_name(env, slug(variant), seed), variant)
-        for env, variant, seed in rich.progress.track(kinds, "measuring", transient=True)
+        one
+        for env, seed in rich.progress.track(kinds, "measuring", transient=True)
+        for one in compare({variant: parent / run_name(env, slug(variant), seed) for variant in VARIANTS})
     ]
-    out.mkdir(parents=True, exist_ok=True)
     table = as_table(outcomes)
-    (out / "repulsion.md").write_text(table)
-    (out / "repulsion.json").write_text(json.dumps(as_numbers(outcomes, size), indent=1) + "\n")
+    write(out, "repulsion", table, as_numbers(outcomes, size))
     draw([outcome for outcome in outcomes if outcome.seed == 0], out / "repulsion.png")
     return table
 
 
-def outcome(folder: Path, variant: str) -> Outcome:
-    agent = load(folder)
-    states = np.concatenate([episode.observations for episode in play_each(agent)])
-    rng = streams.rng(agent.description.seed, "repulsion")
-    several = jnp.asarray(rng.choice(states, _STATES_FOR_KL))
-    noise = rng.standard_normal((_STATES_FOR_KL, agent.env.action_size), np.float32)
-    last = read_evaluations(folder)[-1]
-    return Outcome(
-        env=agent.env.id,
-        variant=variant,
-        seed=agent.description.seed,
-        best=last["champion_return"],
-        from_archived=last["archive_kl"],
-        kl=np.asarray(pairwise_kl(agent.population, several, jnp.asarray(noise)), np.float64),
-        actions=np.stack([sampled(agent, state, rng) for state in rng.choice(states, STATES, replace=False)]),
-    )
+def compare(folders: Mapping[str, Path]) -> list[Outcome]:
+    """The variants of one task and seed, in the same states and with the same noise.
+
+    The states are those that the agents of all variants visit: where only some have learned to run, states of the
+    others alone would say little.
+    """
+    agents = {variant: load(folder) for variant, folder in folders.items()}
+    visited = np.concatenate([episode.observations for agent in agents.values() for episode in play_each(agent)])
+    first = next(iter(agents.values()))
+    spec, seed, members = first.env, first.description.seed, first.config.population_size
+    rng = streams.rng(seed, "repulsion")
+    states = rng.choice(visited, STATES, replace=False)
+    several = rng.choice(visited, STATES_FOR_KL)
+    noise = rng.standard_normal((STATES_FOR_KL, spec.action_size), np.float32)
+    noises = rng.standard_normal((STATES, members, ACTIONS, spec.action_size), np.float32)
+    outcomes = []
+    for variant, agent in agents.items():
+        last = read_evaluations(folders[variant])[-1]
+        outcomes.append(
+            Outcome(
+                env=spec.id,
+                variant=variant,
+                seed=seed,
+                best=last["champion_return"],
+                from_archived=last["archive_kl"],
+                kl=np.asarray(pairwise_kl(agent.population, several, noise), np.float64),
+                actions=np.stack([sampled(agent, state, noise) for state, noise in zip(states, noises, strict=True)]),
+            )
+        )
+    return outcomes
 
 
-def sampled(agent: Agent, state: np.ndarray, rng: np.random.Generator) -> Float[np.ndarray, "member sample action"]:
+def sampled(agent: Agent, state: np.ndarray, noise: np.ndarray) -> Float[np.ndarray, "member sample action"]:
     """Actions of every agent in one state."""
-    repeated = np.broadcast_to(state, (ACTIONS, len(state)))
-    noise = rng.standard_normal((agent.config.population_size, ACTIONS, agent.env.action_size), np.float32)
+    repeated = np.broadcast_to(state, (noise.shape[1], len(state)))
     return np.asarray(jax.vmap(lambda policy, noise: policy.act(repeated, noise))(agent.population, noise))
 
 
@@ -146,10 +159,11 @@ def as_table(outcomes: Sequence[Outcome]) -> str:
     members = len(outcomes[0].kl)
     lines += [
         "",
-        f"Means over seeds, each seed's own in brackets. KL: over pairs of agents and {_STATES_FOR_KL} visited states. "
+        f"Means over seeds, each seed's own in brackets. KL: over pairs of agents and {STATES_FOR_KL} visited states. "
         f"Neighbours: over {STATES} states with {ACTIONS} actions of each of {members} agents, in the space of "
-        f"actions; {100 / members:.0f} % is what agents that act alike would have. From archived policies: as the loss "
-        "has it at the end, between flows on the same base.",
+        f"actions; {100 / members:.0f} % is what agents that act alike would have. The states are the same for all "
+        "variants of a seed. From archived policies: of the elites, over all that were drawn, between flows on the "
+        "same base.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -171,18 +185,14 @@ def as_numbers(outcomes: Sequence[Outcome], size: Size) -> dict[str, Any]:
 
 def draw(outcomes: Sequence[Outcome], path: Path) -> None:
     """For each variant a row: both states, each through one t-SNE for all agents, and the matrix of divergences."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    columns = STATES + 1
+    plt = pyplot()
+    columns = DRAWN + 1
     figure, rows = plt.subplots(
         len(outcomes), columns, figsize=(4 * columns, 3.7 * len(outcomes)), layout="constrained", squeeze=False
     )
     top = max(outcome.kl.max() for outcome in outcomes)
     for row, outcome in zip(rows, outcomes, strict=True):
-        for state, axes in enumerate(row[:STATES]):
+        for state, axes in enumerate(row[:DRAWN]):
             own = own_neighbours(outcome.actions[state])
             for member, points in enumerate(embedded(outcome.actions[state])):
                 axes.scatter(*points.T, s=4, linewidths=0, label=f"agent {member}")
@@ -198,9 +208,12 @@ def draw(outcomes: Sequence[Outcome], path: Path) -> None:
 def embedded(actions: Float[np.ndarray, "member sample action"]) -> Float[np.ndarray, "member sample 2"]:
     """All agents' actions in one t-SNE, with a fixed seed."""
     from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
 
     members, samples, size = actions.shape
-    points = TSNE(init="pca" if size > 1 else "random", random_state=0).fit_transform(actions.reshape(-1, size))
+    tsne = TSNE(init="pca" if size > 1 else "random", random_state=0)
+    with threadpool_limits(1):  # threads that wait for each other take many times as long beside other work
+        points = tsne.fit_transform(actions.reshape(-1, size))
     return np.asarray(points).reshape(members, samples, 2)
 
 

@@ -98,8 +98,7 @@ def carry_out(jobs: Sequence[Job], parent: Path, *, processes: int) -> None:
         EnvironmentFailure: if a run fails; the others are finished first.
         KeyboardInterrupt: after Ctrl-C or SIGTERM, with a checkpoint of each run written.
     """
-    for job in jobs:
-        _check(job, parent / job.name)
+    check(jobs, parent)
     waiting = [job for job in jobs if not is_finished(job, parent / job.name)]
     try:
         (parent / "logs").mkdir(parents=True, exist_ok=True)
@@ -139,8 +138,17 @@ def steps_of(folder: Path) -> int:
         return 0
 
 
+def check(jobs: Sequence[Job], parent: Path) -> None:
+    """Refuses folders with runs that are not the jobs': their numbers would be taken for the jobs'.
+
+    Raises:
+        UserError: if there is such a folder, or another process works in one.
+    """
+    for job in jobs:
+        _check(job, parent / job.name)
+
+
 def _check(job: Job, folder: Path) -> None:
-    """Refuses a folder with a run that is not the job's: its numbers would be taken for the job's."""
     if not (folder / "config.toml").exists():
         return
     if runs.is_locked(folder):
