@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import re
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +16,7 @@ from arac.algorithms import ALGORITHMS
 from arac.cli import main
 from arac.errors import UserError
 from arac.experiments import gaps, paper, report, statistics, summary
-from arac.experiments.collection import collect
+from arac.experiments.collection import Timing, collect, timings
 from arac.experiments.curves import curve, interquartile_band
 from arac.experiments.grouping import group
 from arac.experiments.page import embedded, pictures
@@ -108,9 +109,36 @@ def change(path, old, new):
     path.write_text(text.replace(old, new, 1))
 
 
+def append(path, line):
+    with path.open("a") as file:
+        file.write(line + "\n")
+
+
 def begin(run):
     (run / "config.toml").unlink()
     (run / ".beginning.tmp").touch()
+
+
+def test_timings_are_read_line_by_line_without_what_is_torn_or_odd(tmp_path):
+    path = tmp_path / "timings.jsonl"
+    assert timings(path) == []
+    row = {"env_steps": 10, "generation": 1, "seconds": 5.0, "phases": {"update": 4.0}}
+    odd = [
+        row | oddity for oddity in ({"seconds": 10**400}, {"seconds": float("inf")}, {"phases": [1]}, {"seconds": "5"})
+    ]
+    path.write_text("\n".join(map(json.dumps, [row, *odd, [], {**row, "generation": 2}, row])))
+    assert timings(path) == [Timing(10, 1, 5.0, {"update": 4.0}), Timing(10, 2, 5.0, {"update": 4.0})]
+
+
+def test_names_that_are_no_text_stay_apart(tmp_path):
+    """By their names runs are told apart: two that looked the same would be mixed without a word."""
+    for number, name in enumerate([b"r\xff", b"r\xfe", b"r\\xff"]):
+        run_folder(tmp_path / os.fsdecode(name), [float(number)], seed=number)
+    names = [record.name for record in collect([tmp_path]).records]
+    assert {f"{tmp_path.name}/r\\xff", f"{tmp_path.name}/r\\xfe"} < set(names)
+    assert len(set(names)) == 3
+    assert line_of(tmp_path).maximum.mean == 1
+    assert "r\\xfe" in written(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -126,6 +154,25 @@ def begin(run):
         (lambda run: change(run / "evaluations.jsonl", "20000", "5000"), "do not rise"),
         (lambda run: change(run / "evaluations.jsonl", '"fitness": [2.0', '"fitness": ["x"'), "line 2"),
         (begin, "stopped before the run had begun"),
+        (
+            lambda run: change(run / "evaluations.jsonl", '_return": 2.0', f'_return": {10**400}'),
+            "beyond 1e+100 in size",
+        ),
+        (lambda run: change(run / "evaluations.jsonl", ": [2.0", ": [-1.7e308"), "line 2 of its evaluations"),
+        (lambda run: change(run / "evaluations.jsonl", "20000", f"{10**400}"), "beyond 1e+100 in size"),
+        (
+            lambda run: append(run / "evaluations.jsonl", "[]"),
+            "line 4 of its evaluations.jsonl is not an evaluation: its",
+        ),
+        (
+            lambda run: change(run / "evaluations.jsonl", '{"mean_kl"', '[1], "x": {"mean_kl"'),
+            "diversity is not a table",
+        ),
+        (lambda run: change(run / "evaluations.jsonl", "[[0.0, ", "[3, ["), "3 is not a list of numbers"),
+        (lambda run: change(run / "config.toml", "steps = 1000", "steps = [1]"), "[1] is not a whole number"),
+        (lambda run: change(run / "config.toml", "seed = 0", f"seed = {10**400}"), "beyond 1e+100 in size"),
+        (lambda run: change(run / "config.toml", "flows = 4", f"flows = 0x{'f' * 5000}"), "not the config of a run"),
+        (lambda run: change(run / "config.toml", '"arac"', '["arac"]'), "there is no algorithm ['arac']"),
     ],
 )
 def test_what_is_broken_is_said_and_the_rest_is_shown(harm, reason, tmp_path):
@@ -195,7 +242,40 @@ def test_a_champion_that_is_older_than_the_run_or_damaged_is_left_out_and_said(t
     (bad / "champion.json").write_text("{")
     assert line_of(tmp_path).champion is None
     assert "they were played at 20,000 steps, and the run went on to 30,000" in " ".join(said(tmp_path, "left out"))
-    assert "cannot be read" in " ".join(said(tmp_path, "left out"))
+    assert "cannot be read, so the champion's fresh episodes are left out: it is not JSON" in " ".join(
+        said(tmp_path, "left out")
+    )
+
+
+@pytest.mark.parametrize(
+    ("champion", "reason"),
+    [
+        ({"env_steps": 30_000, "returns": [10**400]}, "beyond 1e+100 in size"),
+        ({"env_steps": 30_000, "returns": [float("nan")]}, "its returns are not finite numbers"),
+        ({"env_steps": 30_000, "returns": 3}, "3 is not a list of numbers"),
+        ({"env_steps": 30_000}, "it has no 'returns'"),
+        ([], "its content is not a table"),
+    ],
+)
+def test_what_is_wrong_with_a_champion_is_said_and_the_run_is_shown(champion, reason, tmp_path):
+    run_folder(tmp_path / "run", champion=champion)
+    assert reason in " ".join(said(tmp_path, "left out"))
+    assert reason.split("'")[0] in written(tmp_path)
+
+
+def test_a_setting_may_be_a_date(tmp_path):
+    run_folder(tmp_path / "a")
+    change(run_folder(tmp_path / "b", seed=1) / "config.toml", "flows = 4", "flows = 1979-05-27")
+    assert list(study_of(tmp_path).systems) == ["ARAC", "ARAC, flows 1979-05-27"]
+
+
+def test_the_largest_numbers_that_are_read_can_be_drawn(tmp_path):
+    for seed, value in enumerate((1e100, -1e100)):
+        run_folder(tmp_path / str(seed), [value] * 8, seed=seed)
+    shown = curve(study_of(tmp_path).groups[0].measured)
+    assert shown.smoothed
+    assert np.isfinite([*shown.paper, *shown.robust]).all()
+    assert np.isfinite([line_of(tmp_path).maximum.std, line_of(tmp_path).area.std]).all()
 
 
 def test_settings_that_differ_make_another_system_and_running_does_not(tmp_path):

@@ -129,7 +129,7 @@ def _systems(records: Sequence[Record]) -> dict[str, str]:
     for algorithm in {record.algorithm for record in records}:
         ours = {record.name: deviations(record) for record in records if record.algorithm == algorithm}
         names = sorted({name for one in ours.values() for name in one})
-        telling = [name for name in names if len({json.dumps(one.get(name)) for one in ours.values()}) > 1]
+        telling = [name for name in names if len({json.dumps(one.get(name), default=str) for one in ours.values()}) > 1]
         for name, one in ours.items():
             special = {setting: one[setting] for setting in telling if setting in one}
             labels[name] = SYSTEMS[algorithm] + (f", {settings_in_words(special)}" if special else "")
