@@ -15,7 +15,7 @@ from scipy.signal import savgol_filter
 from arac.algorithms import ALGORITHMS
 from arac.cli import main
 from arac.errors import UserError
-from arac.experiments import gaps, paper, report, statistics, summary
+from arac.experiments import gaps, paper, report, statistics, summary, tables
 from arac.experiments.collection import Timing, collect, timings
 from arac.experiments.curves import curve, interquartile_band
 from arac.experiments.grouping import group
@@ -373,6 +373,12 @@ def test_ranks_stand_beside_the_papers(tmp_path):
     assert line_of(tmp_path, "TD3").ranks == (2, 2)
 
 
+def test_a_system_alone_has_no_rank(tmp_path):
+    run_folder(tmp_path / "a")
+    assert line_of(tmp_path).paper == (3587, 65)
+    assert line_of(tmp_path).ranks is None
+
+
 def test_csv_and_markdown_have_the_numbers(tmp_path):
     run_folder(tmp_path / "a", [1.0, 5.0, 3.0])
     run_folder(tmp_path / "b", [2.0, 4.0, 9.0], seed=1, planned=90_000)
@@ -382,17 +388,34 @@ def test_csv_and_markdown_have_the_numbers(tmp_path):
     hopper, pendulum = csv.DictReader((tmp_path / "out" / "table.csv").open())
     assert (hopper["task"], hopper["system"], hopper["seeds"], hopper["unfinished"]) == ("Hopper-v5", "ARAC", "2", "1")
     assert float(hopper["maximum_std"]) == pytest.approx(np.sqrt(8))
-    assert (hopper["paper_mean"], hopper["rank"], hopper["paper_rank"]) == ("3587", "1", "1")
+    assert (hopper["paper_mean"], hopper["rank"], hopper["paper_rank"]) == ("3587", "", "")
     assert "3,588" in hopper["errata"]
     assert (pendulum["paper_mean"], pendulum["maximum_std"], pendulum["iqm"]) == ("", "", "1234.5")
     assert (pendulum["iqm_low"], hopper["iqm_low"]) == ("", "3.0")
-    assert "| Hopper-v5 | ARAC | 2, 1 unfinished | 30,000 | 7 ± 2.83 | 3,587 ± 65 [1] | 1 / 1 | 6 ± 4.24 |" in markdown
+    assert (
+        "| Hopper-v5 | ARAC | 2, 1 unfinished | 30,000 | 7.00 ± 2.83 | 3,587 ± 65 [1] | - | 6.00 ± 4.24 |" in markdown
+    )
     assert "| Pendulum-v1 | SAC | 1 | 10,000 | 1,234 | - | - | 1,234 | 1,234 | - | 1,234 |" in markdown
     assert "compare rankings, not returns" in markdown
     assert "1. Hopper-v5: ARAC has 3,587" in markdown
     for name in ("curves_paper", "curves_robust"):
         assert (tmp_path / "out" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert (tmp_path / "out" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "text"),
+    [
+        (2758.4, 0.001, "2,758 ± 0"),
+        (732.8, 0.0, "732.8 ± 0.0"),
+        (7.0, 2.8284, "7.00 ± 2.83"),
+        (-0.5, 1234.5, "0 ± 1,234"),
+        (212, 1, "212 ± 1"),
+        (1234.5, None, "1,234"),
+    ],
+)
+def test_both_sides_of_a_deviation_have_as_many_decimals(mean, std, text):
+    assert tables.spread(summary.Spread(mean, std)) == text
 
 
 def test_runs_on_a_common_grid(tmp_path):
@@ -498,14 +521,16 @@ def test_json_in_the_page_knows_no_infinity_and_ends_no_script():
 def test_pictures_lie_in_the_page_with_their_tables(tmp_path):
     run_folder(tmp_path / "run")
     (tmp_path / "deceptive.png").write_bytes(PNG)
-    (tmp_path / "deceptive.md").write_text("| system | found |\n| --- | --- |\n| ARAC | 19 |\n\nFor 20 seeds.\n")
+    table = "| system | found |\n| --- | --- |\n| ARAC | 19 |\n| *a<b* | 2 * 3 * 4 |\n"
+    (tmp_path / "deceptive.md").write_text(f"{table}\nFor *20* seeds.\n")
     (tmp_path / "repulsion.png").write_bytes(b"not a picture")
     (tmp_path / "other.png").write_bytes(PNG)
     assert [one.name for one in pictures.find([tmp_path], tmp_path / "out")] == ["deceptive"]
     text = written(tmp_path)
     assert "data:image/png;base64,iVBOR" in text
     assert "<td>ARAC</td><td>19</td>" in text
-    assert "<p>For 20 seeds.</p>" in text
+    assert "<td><em>a&lt;b</em></td><td>2 * 3 * 4</td>" in text
+    assert "<p>For <em>20</em> seeds.</p>" in text
     assert "Pictures" not in written(run_folder(tmp_path / "apart" / "run"))
 
 

@@ -147,7 +147,7 @@ def _spread(values: Sequence[float]) -> Spread:
 
 
 def _ranks(groups: Sequence[Group]) -> dict[str, tuple[int, int]]:
-    """Places by the maximum, ours and the paper's, among the systems that both have."""
+    """Places by the maximum, ours and the paper's, among the systems that both have; one alone has none."""
     theirs = {group.system: value.mean for group in groups if (value := paper_value(group))}
     ours = {
         group.system: float(np.mean([statistics.maximum(record.returns) for record in group.measured]))
@@ -155,7 +155,7 @@ def _ranks(groups: Sequence[Group]) -> dict[str, tuple[int, int]]:
         if group.system in theirs
     }
     mine, others = _places(ours), _places(theirs)
-    return {system: (mine[system], others[system]) for system in theirs}
+    return {system: (mine[system], others[system]) for system in theirs} if len(theirs) > 1 else {}
 
 
 def _places(values: dict[str, float]) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 import base64
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -59,12 +60,17 @@ def as_html(markdown: str) -> str:
         if kind == "|":
             parts.append(_table([line.strip().strip("|").split("|") for line in lines]))
         elif kind == "p":
-            parts.append(f"<p>{escape(' '.join(lines))}</p>")
+            parts.append(f"<p>{_words(' '.join(lines))}</p>")
     return "".join(parts)
+
+
+def _words(text: str) -> str:
+    """Escaped, with *emphasis*; a single star, or one with space inside, stays a star."""
+    return re.sub(r"\*(?=\S)([^*]+)(?<=\S)\*", r"<em>\1</em>", escape(text.strip()))
 
 
 def _table(rows: list[list[str]]) -> str:
     head, *body = [row for row in rows if not all(set(cell.strip()) <= set("-:") for cell in row)] or [[]]
-    tops = "".join(f'<th scope="col">{escape(cell.strip())}</th>' for cell in head)
-    lines = "".join("<tr>" + "".join(f"<td>{escape(cell.strip())}</td>" for cell in row) + "</tr>" for row in body)
+    tops = "".join(f'<th scope="col">{_words(cell)}</th>' for cell in head)
+    lines = "".join("<tr>" + "".join(f"<td>{_words(cell)}</td>" for cell in row) + "</tr>" for row in body)
     return f'<div class="scroll"><table><thead><tr>{tops}</tr></thead><tbody>{lines}</tbody></table></div>'
