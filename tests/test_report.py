@@ -293,6 +293,33 @@ def test_settings_that_differ_make_another_system_and_running_does_not(tmp_path)
     assert line_of(tmp_path, "ARAC, ar_coefficient 0").paper is None
 
 
+def test_no_value_of_the_paper_stands_beside_a_variant_that_has_the_plain_name(tmp_path):
+    """The label leaves out what all runs share; what the paper has is still not this."""
+    run_folder(tmp_path / "a", env="HalfCheetah-v5", ar_coefficient=0.0, hidden_size=8, steps=[10, 20, 1_000_000])
+    run_folder(tmp_path / "b", env="HalfCheetah-v5", algo="sac")
+    line = line_of(tmp_path)
+    assert (line.system, line.paper, line.ranks, line.errata) == ("ARAC", None, None, ())
+    assert line_of(tmp_path, "SAC").paper == (11896, 574)
+    assert line_of(tmp_path, "SAC").ranks is None  # there is no other to be ranked with
+    assert gaps.coverage(study_of(tmp_path))["HalfCheetah"]["arac"] == (0, 0)
+    assert gaps.coverage(study_of(tmp_path))["HalfCheetah"]["sac"] == (0, 1)
+
+
+def test_another_way_of_evaluating_is_no_variant_but_another_way_of_learning_is(tmp_path):
+    run_folder(tmp_path / "a", [5.0], eval_interval=5000)
+    run_folder(tmp_path / "b", [1.0], seed=1, eval_episodes=3, steps=[1_000_000])
+    run_folder(tmp_path / "c", [3.0], seed=2, store_evaluation=True)
+    run_folder(tmp_path / "d", [4.0], algo="sac")
+    ranks = {line.system: (line.paper is not None, line.ranks) for line in summary.lines(study_of(tmp_path))}
+    assert ranks == {
+        "ARAC, eval_interval 5000": (True, (1, 1)),
+        "ARAC, eval_episodes 3": (True, (2, 1)),
+        "ARAC, store_evaluation True": (False, None),
+        "SAC": (True, (2, 2)),
+    }
+    assert gaps.coverage(study_of(tmp_path))["Hopper"]["arac"] == (1, 2)
+
+
 def test_a_system_has_one_name_on_all_tasks(tmp_path):
     """Each task has its own preset; only what departs from it tells runs apart."""
     run_folder(tmp_path / "a", env="Hopper-v5", hidden_size=64)

@@ -13,6 +13,8 @@ from arac.presets import configured, task_name
 
 # Settings that are about running, not about what is learned.
 _RUNNING = ("workers", "episode_timeout", "checkpoint_interval", "replay_capacity")
+# Settings about evaluating: with others a run is still the paper's.
+_EVALUATING = {"eval_interval", "eval_episodes"}
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,14 @@ def deviations(record: Record) -> dict[str, Any]:
         for name in names
         if record.settings.get(name, defaults.get(name)) != defaults.get(name)
     }
+
+
+def as_in_paper(record: Record) -> bool:
+    """Whether a run is the paper's system and no variant of it, whatever its label says.
+
+    A label leaves out what all runs of an algorithm share: also where that is a variant, and no run is the paper's.
+    """
+    return deviations(record).keys() <= _EVALUATING
 
 
 def settings_in_words(settings: Mapping[str, Any]) -> str:
