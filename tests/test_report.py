@@ -552,13 +552,46 @@ def test_pictures_lie_in_the_page_with_their_tables(tmp_path):
     (tmp_path / "deceptive.md").write_text(f"{table}\nFor *20* seeds.\n")
     (tmp_path / "repulsion.png").write_bytes(b"not a picture")
     (tmp_path / "other.png").write_bytes(PNG)
-    assert [one.name for one in pictures.find([tmp_path], tmp_path / "out")] == ["deceptive"]
+    assert [one.name for one in pictures.find([tmp_path])] == ["deceptive"]
     text = written(tmp_path)
     assert "data:image/png;base64,iVBOR" in text
     assert "<td>ARAC</td><td>19</td>" in text
     assert "<td><em>a&lt;b</em></td><td>2 * 3 * 4</td>" in text
     assert "<p>For <em>20</em> seeds.</p>" in text
     assert "Pictures" not in written(run_folder(tmp_path / "apart" / "run"))
+
+
+def test_pictures_that_lie_where_the_page_goes_are_shown_and_stay(tmp_path):
+    run_folder(tmp_path / "run")
+    (tmp_path / "didactic.png").write_bytes(PNG)
+    report.write([tmp_path], tmp_path)
+    assert "Policy shapes under repulsion" in (tmp_path / "index.html").read_text()
+    assert (tmp_path / "didactic.png").read_bytes() == PNG
+    before = (tmp_path / "index.html").read_bytes()
+    report.write([tmp_path], tmp_path)
+    assert (tmp_path / "index.html").read_bytes() == before
+
+
+def test_pictures_are_not_looked_for_in_what_a_run_keeps(tmp_path):
+    run = run_folder(tmp_path / "run")
+    for place in (run / "replay", run / "checkpoints" / "10"):
+        place.mkdir(parents=True)
+        (place / "didactic.png").write_bytes(PNG)
+    assert pictures.find([tmp_path]) == []
+    aside = tmp_path / "aside" / "replay"  # not a run's
+    aside.mkdir(parents=True)
+    (aside / "didactic.png").write_bytes(PNG)
+    assert len(pictures.find([tmp_path])) == 1
+
+
+def test_a_folder_of_pictures_goes_with_others_but_not_alone(tmp_path):
+    run = run_folder(tmp_path / "run")
+    (tmp_path / "pics").mkdir()
+    (tmp_path / "pics" / "repulsion.png").write_bytes(PNG)
+    report.write([tmp_path / "pics", run], tmp_path / "out")
+    assert "data:image/png" in (tmp_path / "out" / "index.html").read_text()
+    with pytest.raises(UserError, match="There is no run at or below"):
+        report.write([tmp_path / "pics"], tmp_path / "other")
 
 
 def test_the_same_folders_give_the_same_bytes(tmp_path):

@@ -124,15 +124,19 @@ def _find(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
     for root in folders:
         if not root.is_dir():
             raise UserError(f"{root} is not a folder; give run folders, or folders that hold some.")
-        for place, below, files in os.walk(root):
-            below.sort()
-            if not _MARKS.isdisjoint(files):
-                below[:] = [name for name in below if name not in _INNER]
-                folder = Path(place)
-                if folder.resolve() not in seen:
-                    seen.add(folder.resolve())
-                    names.add(name := _name(root, folder, names))
-                    yield name, folder
+        for folder, files in walk(root):
+            if not _MARKS.isdisjoint(files) and folder.resolve() not in seen:
+                seen.add(folder.resolve())
+                names.add(name := _name(root, folder, names))
+                yield name, folder
+
+
+def walk(root: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Every folder at or below one, with the names of its files; not those in which a run keeps what it learns from."""
+    for place, below, files in os.walk(root):
+        inner = set() if _MARKS.isdisjoint(files) else _INNER
+        below[:] = sorted(set(below) - inner)
+        yield Path(place), files
 
 
 def _name(root: Path, folder: Path, taken: set[str]) -> str:

@@ -1,7 +1,6 @@
 """Pictures of our other experiments that lie in the given folders, with the tables beside them."""
 
 import base64
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from html import escape
 from itertools import groupby
 from pathlib import Path
 
+from arac.experiments.collection import walk
 from arac.files import read_bounded
 
 # What each picture shows.
@@ -27,14 +27,13 @@ class Picture:
     table: str | None  # Markdown
 
 
-def find(folders: Sequence[Path], out: Path) -> list[Picture]:
+def find(folders: Sequence[Path]) -> list[Picture]:
     """Each picture once, in the order of TITLES; what is no PNG or too large for a page is left."""
     found: dict[str, Picture] = {}
     for root in folders:
-        for place, below, files in os.walk(root):
-            below.sort()
+        for folder, files in walk(root):
             for name in (name for name in TITLES if f"{name}.png" in files and name not in found):
-                picture = None if Path(place).resolve() == out.resolve() else _read(Path(place) / f"{name}.png")
+                picture = _read(folder / f"{name}.png")
                 found |= {name: picture} if picture else {}
     return [found[name] for name in TITLES if name in found]
 
