@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import re
 from dataclasses import asdict
 from pathlib import Path
@@ -14,8 +15,8 @@ from scipy.signal import savgol_filter
 from arac.algorithms import ALGORITHMS
 from arac.cli import main
 from arac.errors import UserError
-from arac.experiments import gaps, paper, report, statistics, summary
-from arac.experiments.collection import collect
+from arac.experiments import gaps, paper, report, statistics, summary, tables
+from arac.experiments.collection import Timing, collect, timings
 from arac.experiments.curves import curve, interquartile_band
 from arac.experiments.grouping import group
 from arac.experiments.page import embedded, pictures
@@ -108,9 +109,36 @@ def change(path, old, new):
     path.write_text(text.replace(old, new, 1))
 
 
+def append(path, line):
+    with path.open("a") as file:
+        file.write(line + "\n")
+
+
 def begin(run):
     (run / "config.toml").unlink()
     (run / ".beginning.tmp").touch()
+
+
+def test_timings_are_read_line_by_line_without_what_is_torn_or_odd(tmp_path):
+    path = tmp_path / "timings.jsonl"
+    assert timings(path) == []
+    row = {"env_steps": 10, "generation": 1, "seconds": 5.0, "phases": {"update": 4.0}}
+    odd = [
+        row | oddity for oddity in ({"seconds": 10**400}, {"seconds": float("inf")}, {"phases": [1]}, {"seconds": "5"})
+    ]
+    path.write_text("\n".join(map(json.dumps, [row, *odd, [], {**row, "generation": 2}, row])))
+    assert timings(path) == [Timing(10, 1, 5.0, {"update": 4.0}), Timing(10, 2, 5.0, {"update": 4.0})]
+
+
+def test_names_that_are_no_text_stay_apart(tmp_path):
+    """By their names runs are told apart: two that looked the same would be mixed without a word."""
+    for number, name in enumerate([b"r\xff", b"r\xfe", b"r\\xff"]):
+        run_folder(tmp_path / os.fsdecode(name), [float(number)], seed=number)
+    names = [record.name for record in collect([tmp_path]).records]
+    assert {f"{tmp_path.name}/r\\xff", f"{tmp_path.name}/r\\xfe"} < set(names)
+    assert len(set(names)) == 3
+    assert line_of(tmp_path).maximum.mean == 1
+    assert "r\\xfe" in written(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -126,6 +154,25 @@ def begin(run):
         (lambda run: change(run / "evaluations.jsonl", "20000", "5000"), "do not rise"),
         (lambda run: change(run / "evaluations.jsonl", '"fitness": [2.0', '"fitness": ["x"'), "line 2"),
         (begin, "stopped before the run had begun"),
+        (
+            lambda run: change(run / "evaluations.jsonl", '_return": 2.0', f'_return": {10**400}'),
+            "beyond 1e+100 in size",
+        ),
+        (lambda run: change(run / "evaluations.jsonl", ": [2.0", ": [-1.7e308"), "line 2 of its evaluations"),
+        (lambda run: change(run / "evaluations.jsonl", "20000", f"{10**400}"), "beyond 1e+100 in size"),
+        (
+            lambda run: append(run / "evaluations.jsonl", "[]"),
+            "line 4 of its evaluations.jsonl is not an evaluation: its",
+        ),
+        (
+            lambda run: change(run / "evaluations.jsonl", '{"mean_kl"', '[1], "x": {"mean_kl"'),
+            "diversity is not a table",
+        ),
+        (lambda run: change(run / "evaluations.jsonl", "[[0.0, ", "[3, ["), "3 is not a list of numbers"),
+        (lambda run: change(run / "config.toml", "steps = 1000", "steps = [1]"), "[1] is not a whole number"),
+        (lambda run: change(run / "config.toml", "seed = 0", f"seed = {10**400}"), "beyond 1e+100 in size"),
+        (lambda run: change(run / "config.toml", "flows = 4", f"flows = 0x{'f' * 5000}"), "not the config of a run"),
+        (lambda run: change(run / "config.toml", '"arac"', '["arac"]'), "there is no algorithm ['arac']"),
     ],
 )
 def test_what_is_broken_is_said_and_the_rest_is_shown(harm, reason, tmp_path):
@@ -195,7 +242,40 @@ def test_a_champion_that_is_older_than_the_run_or_damaged_is_left_out_and_said(t
     (bad / "champion.json").write_text("{")
     assert line_of(tmp_path).champion is None
     assert "they were played at 20,000 steps, and the run went on to 30,000" in " ".join(said(tmp_path, "left out"))
-    assert "cannot be read" in " ".join(said(tmp_path, "left out"))
+    assert "cannot be read, so the champion's fresh episodes are left out: it is not JSON" in " ".join(
+        said(tmp_path, "left out")
+    )
+
+
+@pytest.mark.parametrize(
+    ("champion", "reason"),
+    [
+        ({"env_steps": 30_000, "returns": [10**400]}, "beyond 1e+100 in size"),
+        ({"env_steps": 30_000, "returns": [float("nan")]}, "its returns are not finite numbers"),
+        ({"env_steps": 30_000, "returns": 3}, "3 is not a list of numbers"),
+        ({"env_steps": 30_000}, "it has no 'returns'"),
+        ([], "its content is not a table"),
+    ],
+)
+def test_what_is_wrong_with_a_champion_is_said_and_the_run_is_shown(champion, reason, tmp_path):
+    run_folder(tmp_path / "run", champion=champion)
+    assert reason in " ".join(said(tmp_path, "left out"))
+    assert reason.split("'")[0] in written(tmp_path)
+
+
+def test_a_setting_may_be_a_date(tmp_path):
+    run_folder(tmp_path / "a")
+    change(run_folder(tmp_path / "b", seed=1) / "config.toml", "flows = 4", "flows = 1979-05-27")
+    assert list(study_of(tmp_path).systems) == ["ARAC", "ARAC, flows 1979-05-27"]
+
+
+def test_the_largest_numbers_that_are_read_can_be_drawn(tmp_path):
+    for seed, value in enumerate((1e100, -1e100)):
+        run_folder(tmp_path / str(seed), [value] * 8, seed=seed)
+    shown = curve(study_of(tmp_path).groups[0].measured)
+    assert shown.smoothed
+    assert np.isfinite([*shown.paper, *shown.robust]).all()
+    assert np.isfinite([line_of(tmp_path).maximum.std, line_of(tmp_path).area.std]).all()
 
 
 def test_settings_that_differ_make_another_system_and_running_does_not(tmp_path):
@@ -211,6 +291,33 @@ def test_settings_that_differ_make_another_system_and_running_does_not(tmp_path)
     }
     assert line_of(tmp_path).paper == (3587, 65)
     assert line_of(tmp_path, "ARAC, ar_coefficient 0").paper is None
+
+
+def test_no_value_of_the_paper_stands_beside_a_variant_that_has_the_plain_name(tmp_path):
+    """The label leaves out what all runs share; what the paper has is still not this."""
+    run_folder(tmp_path / "a", env="HalfCheetah-v5", ar_coefficient=0.0, hidden_size=8, steps=[10, 20, 1_000_000])
+    run_folder(tmp_path / "b", env="HalfCheetah-v5", algo="sac")
+    line = line_of(tmp_path)
+    assert (line.system, line.paper, line.ranks, line.errata) == ("ARAC", None, None, ())
+    assert line_of(tmp_path, "SAC").paper == (11896, 574)
+    assert line_of(tmp_path, "SAC").ranks is None  # there is no other to be ranked with
+    assert gaps.coverage(study_of(tmp_path))["HalfCheetah"]["arac"] == (0, 0)
+    assert gaps.coverage(study_of(tmp_path))["HalfCheetah"]["sac"] == (0, 1)
+
+
+def test_another_way_of_evaluating_is_no_variant_but_another_way_of_learning_is(tmp_path):
+    run_folder(tmp_path / "a", [5.0], eval_interval=5000)
+    run_folder(tmp_path / "b", [1.0], seed=1, eval_episodes=3, steps=[1_000_000])
+    run_folder(tmp_path / "c", [3.0], seed=2, store_evaluation=True)
+    run_folder(tmp_path / "d", [4.0], algo="sac")
+    ranks = {line.system: (line.paper is not None, line.ranks) for line in summary.lines(study_of(tmp_path))}
+    assert ranks == {
+        "ARAC, eval_interval 5000": (True, (1, 1)),
+        "ARAC, eval_episodes 3": (True, (2, 1)),
+        "ARAC, store_evaluation True": (False, None),
+        "SAC": (True, (2, 2)),
+    }
+    assert gaps.coverage(study_of(tmp_path))["Hopper"]["arac"] == (1, 2)
 
 
 def test_a_system_has_one_name_on_all_tasks(tmp_path):
@@ -293,6 +400,12 @@ def test_ranks_stand_beside_the_papers(tmp_path):
     assert line_of(tmp_path, "TD3").ranks == (2, 2)
 
 
+def test_a_system_alone_has_no_rank(tmp_path):
+    run_folder(tmp_path / "a")
+    assert line_of(tmp_path).paper == (3587, 65)
+    assert line_of(tmp_path).ranks is None
+
+
 def test_csv_and_markdown_have_the_numbers(tmp_path):
     run_folder(tmp_path / "a", [1.0, 5.0, 3.0])
     run_folder(tmp_path / "b", [2.0, 4.0, 9.0], seed=1, planned=90_000)
@@ -302,17 +415,34 @@ def test_csv_and_markdown_have_the_numbers(tmp_path):
     hopper, pendulum = csv.DictReader((tmp_path / "out" / "table.csv").open())
     assert (hopper["task"], hopper["system"], hopper["seeds"], hopper["unfinished"]) == ("Hopper-v5", "ARAC", "2", "1")
     assert float(hopper["maximum_std"]) == pytest.approx(np.sqrt(8))
-    assert (hopper["paper_mean"], hopper["rank"], hopper["paper_rank"]) == ("3587", "1", "1")
+    assert (hopper["paper_mean"], hopper["rank"], hopper["paper_rank"]) == ("3587", "", "")
     assert "3,588" in hopper["errata"]
     assert (pendulum["paper_mean"], pendulum["maximum_std"], pendulum["iqm"]) == ("", "", "1234.5")
     assert (pendulum["iqm_low"], hopper["iqm_low"]) == ("", "3.0")
-    assert "| Hopper-v5 | ARAC | 2, 1 unfinished | 30,000 | 7 ± 2.83 | 3,587 ± 65 [1] | 1 / 1 | 6 ± 4.24 |" in markdown
+    assert (
+        "| Hopper-v5 | ARAC | 2, 1 unfinished | 30,000 | 7.00 ± 2.83 | 3,587 ± 65 [1] | - | 6.00 ± 4.24 |" in markdown
+    )
     assert "| Pendulum-v1 | SAC | 1 | 10,000 | 1,234 | - | - | 1,234 | 1,234 | - | 1,234 |" in markdown
     assert "compare rankings, not returns" in markdown
     assert "1. Hopper-v5: ARAC has 3,587" in markdown
     for name in ("curves_paper", "curves_robust"):
         assert (tmp_path / "out" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert (tmp_path / "out" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "text"),
+    [
+        (2758.4, 0.001, "2,758 ± 0"),
+        (732.8, 0.0, "732.8 ± 0.0"),
+        (7.0, 2.8284, "7.00 ± 2.83"),
+        (-0.5, 1234.5, "0 ± 1,234"),
+        (212, 1, "212 ± 1"),
+        (1234.5, None, "1,234"),
+    ],
+)
+def test_both_sides_of_a_deviation_have_as_many_decimals(mean, std, text):
+    assert tables.spread(summary.Spread(mean, std)) == text
 
 
 def test_runs_on_a_common_grid(tmp_path):
@@ -418,15 +548,50 @@ def test_json_in_the_page_knows_no_infinity_and_ends_no_script():
 def test_pictures_lie_in_the_page_with_their_tables(tmp_path):
     run_folder(tmp_path / "run")
     (tmp_path / "deceptive.png").write_bytes(PNG)
-    (tmp_path / "deceptive.md").write_text("| system | found |\n| --- | --- |\n| ARAC | 19 |\n\nFor 20 seeds.\n")
+    table = "| system | found |\n| --- | --- |\n| ARAC | 19 |\n| *a<b* | 2 * 3 * 4 |\n"
+    (tmp_path / "deceptive.md").write_text(f"{table}\nFor *20* seeds.\n")
     (tmp_path / "repulsion.png").write_bytes(b"not a picture")
     (tmp_path / "other.png").write_bytes(PNG)
-    assert [one.name for one in pictures.find([tmp_path], tmp_path / "out")] == ["deceptive"]
+    assert [one.name for one in pictures.find([tmp_path])] == ["deceptive"]
     text = written(tmp_path)
     assert "data:image/png;base64,iVBOR" in text
     assert "<td>ARAC</td><td>19</td>" in text
-    assert "<p>For 20 seeds.</p>" in text
+    assert "<td><em>a&lt;b</em></td><td>2 * 3 * 4</td>" in text
+    assert "<p>For <em>20</em> seeds.</p>" in text
     assert "Pictures" not in written(run_folder(tmp_path / "apart" / "run"))
+
+
+def test_pictures_that_lie_where_the_page_goes_are_shown_and_stay(tmp_path):
+    run_folder(tmp_path / "run")
+    (tmp_path / "didactic.png").write_bytes(PNG)
+    report.write([tmp_path], tmp_path)
+    assert "Policy shapes under repulsion" in (tmp_path / "index.html").read_text()
+    assert (tmp_path / "didactic.png").read_bytes() == PNG
+    before = (tmp_path / "index.html").read_bytes()
+    report.write([tmp_path], tmp_path)
+    assert (tmp_path / "index.html").read_bytes() == before
+
+
+def test_pictures_are_not_looked_for_in_what_a_run_keeps(tmp_path):
+    run = run_folder(tmp_path / "run")
+    for place in (run / "replay", run / "checkpoints" / "10"):
+        place.mkdir(parents=True)
+        (place / "didactic.png").write_bytes(PNG)
+    assert pictures.find([tmp_path]) == []
+    aside = tmp_path / "aside" / "replay"  # not a run's
+    aside.mkdir(parents=True)
+    (aside / "didactic.png").write_bytes(PNG)
+    assert len(pictures.find([tmp_path])) == 1
+
+
+def test_a_folder_of_pictures_goes_with_others_but_not_alone(tmp_path):
+    run = run_folder(tmp_path / "run")
+    (tmp_path / "pics").mkdir()
+    (tmp_path / "pics" / "repulsion.png").write_bytes(PNG)
+    report.write([tmp_path / "pics", run], tmp_path / "out")
+    assert "data:image/png" in (tmp_path / "out" / "index.html").read_text()
+    with pytest.raises(UserError, match="There is no run at or below"):
+        report.write([tmp_path / "pics"], tmp_path / "other")
 
 
 def test_the_same_folders_give_the_same_bytes(tmp_path):

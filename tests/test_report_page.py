@@ -98,7 +98,7 @@ def test_hovering_shows_the_right_values(page, drawn):
     curves = {curve["system"]: curve for curve in data_of(drawn.read_text())["tasks"][1]["curves"]}
     assert steps == "80,000 steps"
     assert shown["ARAC"][0] == f"{curves[0]['paper']['value'][-1]:.1f}"
-    assert shown["ARAC"][1] == "± 7.07"
+    assert shown["ARAC"][1] == "± 7.1"  # as many decimals as the mean has
     assert shown["SAC"] == ["400.0", "· 1 run"]
     assert shown["TD3"] == ["-", ""]  # its only evaluation was long before
     hover(page, 0.0)
@@ -153,9 +153,18 @@ def test_the_population_of_a_run_and_its_divergences(page):
 def test_the_comparison_of_one_task(page):
     choose(page, "scope", "Hopper-v5")
     cells = page.run("[...document.querySelectorAll('#improvement tbody tr:first-child td')].map(c => c.textContent)")
-    assert cells == ["", "1.001.00 to 1.00", "0.000.00 to 0.00"]
+    assert cells == ["", "1.001.00 to 1.00", "0.00one run on a side"]
     assert "Hopper-v5 at 10,000" in page.run("document.getElementById('scope-note').textContent")
     assert lines(page, "profile") == ["ARAC", "SAC", "TD3"]
+
+
+def test_a_profile_says_above(page):
+    """As it is counted: a run at a threshold is not above it, so that at 1 there is none."""
+    choose(page, "scope", "Hopper-v5")
+    page.run("document.querySelector('#profile svg').focus()")
+    page.press("End")
+    told = "[...document.querySelectorAll('#profile .when, #profile .tip td[data-value]')].map(it => it.textContent)"
+    assert page.run(told) == ["above 1.00", "0.00", "0.00", "0.00"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -24,8 +24,6 @@ def test_summaries_of_one_curve():
     returns = np.array([1.0, 5.0, 3.0])
     assert maximum(returns) == 5
     assert final(returns) == 3
-    assert final(returns, last=2) == 4
-    assert final(returns, last=9) == 3
 
 
 def test_the_area_is_the_mean_height_of_the_curve():
@@ -89,6 +87,17 @@ def test_drawing_again_stays_within_a_task():
 def test_one_run_has_no_interval():
     assert bootstrapped(interquartile_mean, {"a": np.array([3.0])})[0] == 3
     assert np.isnan(bootstrapped(interquartile_mean, {"a": np.array([3.0])})[1:]).all()
+
+
+def test_one_run_on_one_side_has_no_interval_either():
+    """Five runs above one give 1 in every draw, but nobody knows where a second run of the other would be."""
+    several, one = {"a": np.arange(5.0) + 2}, {"a": np.array([1.0])}
+    for scores in ((several, one), (one, several)):
+        interval = bootstrapped(probability_of_improvement, *scores)
+        assert interval.value in (0, 1)
+        assert np.isnan(interval[1:]).all()
+    mixed = bootstrapped(probability_of_improvement, {**several, "b": np.ones(2)}, {**one, "b": np.array([0.0, 2.0])})
+    assert mixed.low < mixed.value < mixed.high  # another task has runs to draw on both sides
 
 
 def test_draws_are_summarised_one_by_one():

@@ -3,12 +3,13 @@
 import json
 import math
 import os
+import reprlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, count, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -22,6 +23,8 @@ from arac.files import read_bounded
 _MARKS = {"config.toml", "evaluations.jsonl", "timings.jsonl", ".beginning.tmp"}
 _INNER = {"checkpoints", "replay", "tensorboard"}
 _LIMIT = 2**28  # bytes of a file of rows; a million evaluations have fewer
+Count = TypeVar("Count", int, float)
+_LARGEST = 1e100  # no return comes near it, and its square is still a number
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,15 @@ class Row:
     archive_size: int
     mean_kl: float | None
     kl: tuple[tuple[float, ...], ...]
+
+
+class Timing(NamedTuple):
+    """What the phases of a run have cost when a generation was done; each resumption counts from zero again."""
+
+    env_steps: int
+    generation: int
+    seconds: float
+    phases: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -112,16 +124,27 @@ def _find(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
     for root in folders:
         if not root.is_dir():
             raise UserError(f"{root} is not a folder; give run folders, or folders that hold some.")
-        for place, below, files in os.walk(root):
-            below.sort()
-            if not _MARKS.isdisjoint(files):
-                below[:] = [name for name in below if name not in _INNER]
-                folder = Path(place)
-                if folder.resolve() not in seen:
-                    seen.add(folder.resolve())
-                    name = (Path(root.resolve().name) / folder.relative_to(root)).as_posix()
-                    names.add(name := str(folder) if name in names else name)
-                    yield os.fsencode(name).decode(errors="replace"), folder
+        for folder, files in walk(root):
+            if not _MARKS.isdisjoint(files) and folder.resolve() not in seen:
+                seen.add(folder.resolve())
+                names.add(name := _name(root, folder, names))
+                yield name, folder
+
+
+def walk(root: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Every folder at or below one, with the names of its files; not those in which a run keeps what it learns from."""
+    for place, below, files in os.walk(root):
+        inner = set() if _MARKS.isdisjoint(files) else _INNER
+        below[:] = sorted(set(below) - inner)
+        yield Path(place), files
+
+
+def _name(root: Path, folder: Path, taken: set[str]) -> str:
+    """What a folder is called, as text: by its name runs are told apart, so that no two may have the same."""
+    short = Path(root.resolve().name) / folder.relative_to(root)
+    words = [os.fsencode(path).decode(errors="backslashreplace") for path in (short, folder)]
+    numbered = (f"{words[1]} ({number})" for number in count(2))
+    return next(name for name in chain(words, numbered) if name not in taken)
 
 
 def read(folder: Path, name: str) -> Record:
@@ -132,30 +155,35 @@ def read(folder: Path, name: str) -> Record:
     """
     table = _config(folder)
     rows, remarks = _evaluations(folder / "evaluations.jsonl")
-    times = _timings(folder / "timings.jsonl")
-    steps_done = max([row.env_steps for row in rows] + [steps for steps, _, _ in times], default=0)
+    times = timings(folder / "timings.jsonl")
+    steps_done = max([row.env_steps for row in rows] + [one.env_steps for one in times], default=0)
     champion, complaint = _champion(folder / "champion.json", steps_done)
     try:
-        environment = table["environment"]
+        environment = _named(table["environment"], "environment")
+        limit = environment.get("max_episode_steps")
         return Record(
             name=name,
             env=str(environment["id"]),
-            kwargs=dict(environment.get("kwargs", {})),
-            max_episode_steps=environment.get("max_episode_steps"),
+            kwargs=_named(environment.get("kwargs", {}), "kwargs"),
+            max_episode_steps=None if limit is None else _whole(limit),
             algorithm=_known(table["algorithm"]),
             seed=_whole(table["seed"]),
             planned=_whole(table["steps"]),
-            settings=dict(table["config"]),
-            versions={str(key): str(value) for key, value in dict(table.get("versions", {})).items()},
+            settings=_named(table["config"], "config"),
+            versions={name: str(value) for name, value in _named(table.get("versions", {}), "versions").items()},
             rows=rows,
             steps_done=steps_done,
             seconds=_wall_clock(times),
             champion=champion,
             remarks=(*remarks, *complaint),
         )
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        what = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-        raise ValueError(f"its config.toml is not the config of a run: {what}") from None
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"its config.toml is not the config of a run: {_reason(error)}") from None
+
+
+def _reason(error: KeyError | ValueError) -> str:
+    """What is wrong with a table, in words."""
+    return f"it has no {error}" if isinstance(error, KeyError) else str(error)
 
 
 def _config(folder: Path) -> dict[str, Any]:
@@ -171,21 +199,51 @@ def _config(folder: Path) -> dict[str, Any]:
 
 
 def _known(algorithm: Any) -> str:
-    if algorithm not in SYSTEMS:
-        raise ValueError(f"there is no algorithm {algorithm!r}")
-    return str(algorithm)
+    if not isinstance(algorithm, str) or algorithm not in SYSTEMS:
+        raise ValueError(f"there is no algorithm {reprlib.repr(algorithm)}")
+    return algorithm
+
+
+def _parsed(text: str | bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError("it is not JSON") from None
+    return _named(value, "content")
+
+
+def _named(value: Any, name: str) -> dict[str, Any]:
+    """A table; its values are whatever they are, as long as they can be shown."""
+    if not isinstance(value, dict):
+        raise ValueError(f"its {name} is not a table")
+    json.dumps(value, default=str)  # a whole number of thousands of digits has no words
+    return value
 
 
 def _whole(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{value!r} is not a whole number")
-    return value
+        raise ValueError(f"{reprlib.repr(value)} is not a whole number")
+    return _usable(value)
 
 
 def _number(value: Any) -> float:
+    """A number as files have it; it may be infinite or none at all, as a return is that went wrong."""
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise ValueError(f"{value!r} is not a number")
-    return float(value)
+        raise ValueError(f"{reprlib.repr(value)} is not a number")
+    return value if isinstance(value, float) and math.isinf(value) else float(_usable(value))
+
+
+def _usable(value: Count) -> Count:
+    """Refuses what would overflow as soon as it is squared: no run has such numbers, only a damaged file."""
+    if abs(value) > _LARGEST:
+        raise ValueError(f"a number in it is beyond {_LARGEST:.0e} in size, which is not usable")
+    return value
+
+
+def _numbers(value: Any) -> tuple[float, ...]:
+    if not isinstance(value, list):
+        raise ValueError(f"{reprlib.repr(value)} is not a list of numbers")
+    return tuple(map(_number, value))
 
 
 def _evaluations(path: Path) -> tuple[tuple[Row, ...], list[str]]:
@@ -196,9 +254,9 @@ def _evaluations(path: Path) -> tuple[tuple[Row, ...], list[str]]:
     rows = []
     for number, line in enumerate(lines, 1):
         try:
-            rows.append(_row(json.loads(line)))
-        except (ValueError, TypeError, KeyError, RecursionError):
-            raise ValueError(f"line {number} of its evaluations.jsonl is not an evaluation") from None
+            rows.append(_row(_parsed(line)))
+        except (ValueError, KeyError) as error:
+            raise ValueError(f"line {number} of its evaluations.jsonl is not an evaluation: {_reason(error)}") from None
     if any(after.env_steps <= before.env_steps for before, after in pairwise(rows)):
         raise ValueError("the steps in its evaluations.jsonl do not rise from row to row")
     finite = tuple(row for row in rows if math.isfinite(row.champion_return))
@@ -207,31 +265,43 @@ def _evaluations(path: Path) -> tuple[tuple[Row, ...], list[str]]:
 
 
 def _row(row: dict[str, Any]) -> Row:
-    diversity = row.get("diversity") or {}
+    diversity = _named(row.get("diversity") or {}, "diversity")
     mean_kl = diversity.get("mean_kl")
-    kl = tuple(tuple(map(_number, line)) for line in diversity.get("kl") or ())
-    if any(len(line) != len(kl) for line in kl):
-        raise ValueError("the divergences are no square")
+    kl = _square(diversity.get("kl") or [])
     return Row(
         env_steps=_whole(row["env_steps"]),
         champion_return=_number(row["champion_return"]),
-        fitness=tuple(map(_number, row["fitness"])),
+        fitness=_numbers(row["fitness"]),
         archive_size=_whole(row.get("archive_size", 0)),
         mean_kl=None if mean_kl is None else _number(mean_kl),
         kl=kl,
     )
 
 
-def _timings(path: Path) -> list[tuple[int, int, float]]:
-    """(steps, generation, seconds since the start or the last resumption) of each generation; what is torn is left."""
+def _square(value: Any) -> tuple[tuple[float, ...], ...]:
+    lines = tuple(map(_numbers, value)) if isinstance(value, list) else ()
+    if not isinstance(value, list) or any(len(line) != len(lines) for line in lines):
+        raise ValueError("the divergences are no square")
+    return lines
+
+
+def timings(path: Path) -> list[Timing]:
+    """What each generation of a run has cost; a line that is torn or odd is left out, and no file has no lines."""
     found = []
     for line in _lines(path) if path.exists() else []:
         try:
-            row = json.loads(line)
-            found.append((_whole(row["env_steps"]), _whole(row["generation"]), _number(row["seconds"])))
-        except (ValueError, TypeError, KeyError, RecursionError):
+            found.append(_timing(_parsed(line)))
+        except (ValueError, KeyError):
             continue
     return found
+
+
+def _timing(row: dict[str, Any]) -> Timing:
+    phases = {name: _number(spent) for name, spent in _named(row.get("phases", {}), "phases").items()}
+    timing = Timing(_whole(row["env_steps"]), _whole(row["generation"]), _number(row["seconds"]), phases)
+    if not all(map(math.isfinite, [timing.seconds, *phases.values()])):
+        raise ValueError("its seconds are not finite numbers")
+    return timing
 
 
 def _lines(path: Path) -> list[str]:
@@ -239,14 +309,14 @@ def _lines(path: Path) -> list[str]:
     return whole.split("\n") if whole else []
 
 
-def _wall_clock(times: list[tuple[int, int, float]]) -> float | None:
+def _wall_clock(times: Sequence[Timing]) -> float | None:
     """Seconds of all stretches together: each resumption counts from zero again."""
     if not times:
         return None
-    total = times[-1][2]
-    for (_, generation, seconds), (_, next_generation, next_seconds) in pairwise(times):
-        if next_generation <= generation or next_seconds < seconds:
-            total += seconds
+    total = times[-1].seconds
+    for one, after in pairwise(times):
+        if after.generation <= one.generation or after.seconds < one.seconds:
+            total += one.seconds
     return total
 
 
@@ -255,15 +325,21 @@ def _champion(path: Path, steps_done: int) -> tuple[Float[np.ndarray, " episode"
     if not path.exists():
         return None, []
     try:
-        table = json.loads(read_bounded(path, 2**20))
-        returns, at = np.array([_number(one) for one in table["returns"]]), _whole(table["env_steps"])
+        table = _parsed(read_bounded(path, 2**20))
+        returns, at = np.array(_numbers(table["returns"])), _whole(table["env_steps"])
         if not len(returns) or not np.isfinite(returns).all():
             raise ValueError("its returns are not finite numbers")
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        return None, ["its champion.json cannot be read, so the champion's fresh episodes are left out"]
+    except OSError as error:
+        return None, [_without_champion(f"the system refuses ({error.strerror})")]
+    except (ValueError, KeyError) as error:
+        return None, [_without_champion(_reason(error))]
     if at < steps_done:
         return None, [
             f"its champion's fresh episodes are left out: they were played at {at:,} steps, and the run went on to "
             f"{steps_done:,}"
         ]
     return returns, []
+
+
+def _without_champion(reason: str) -> str:
+    return f"its champion.json cannot be read, so the champion's fresh episodes are left out: {reason}"

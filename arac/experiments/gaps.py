@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from arac.experiments import paper
 from arac.experiments.collection import Broken, Record
-from arac.experiments.grouping import Group, Study, deviations, paper_task, settings_in_words
+from arac.experiments.grouping import Group, Study, as_in_paper, deviations, paper_task, settings_in_words
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,10 @@ def coverage(study: Study) -> dict[str, dict[str, tuple[int, int]]]:
 
 def _count(groups: Sequence[Group], task: str, algorithm: str) -> tuple[int, int]:
     """Different seeds of the system as the paper has it; a variant does not count."""
-    seeds = {
-        record.seed: record.steps_done
-        for group in groups
-        if group.system == paper.SYSTEMS[algorithm]
-        for record in group.records
-    }
+    seeds: dict[int, int] = {}
+    for record in (record for group in groups if group.algorithm == algorithm for record in group.records):
+        if as_in_paper(record):
+            seeds[record.seed] = max(record.steps_done, seeds.get(record.seed, 0))
     return sum(steps >= paper.steps(task) for steps in seeds.values()), len(seeds)
 
 

@@ -13,6 +13,8 @@ from arac.presets import configured, task_name
 
 # Settings that are about running, not about what is learned.
 _RUNNING = ("workers", "episode_timeout", "checkpoint_interval", "replay_capacity")
+# Settings about evaluating: with others a run is still the paper's.
+_EVALUATING = {"eval_interval", "eval_episodes"}
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,14 @@ def deviations(record: Record) -> dict[str, Any]:
     }
 
 
+def as_in_paper(record: Record) -> bool:
+    """Whether a run is the paper's system and no variant of it, whatever its label says.
+
+    A label leaves out what all runs of an algorithm share: also where that is a variant, and no run is the paper's.
+    """
+    return deviations(record).keys() <= _EVALUATING
+
+
 def settings_in_words(settings: Mapping[str, Any]) -> str:
     """`ar_coefficient 0, flows 1`."""
     return ", ".join(
@@ -129,7 +139,7 @@ def _systems(records: Sequence[Record]) -> dict[str, str]:
     for algorithm in {record.algorithm for record in records}:
         ours = {record.name: deviations(record) for record in records if record.algorithm == algorithm}
         names = sorted({name for one in ours.values() for name in one})
-        telling = [name for name in names if len({json.dumps(one.get(name)) for one in ours.values()}) > 1]
+        telling = [name for name in names if len({json.dumps(one.get(name), default=str) for one in ours.values()}) > 1]
         for name, one in ours.items():
             special = {setting: one[setting] for setting in telling if setting in one}
             labels[name] = SYSTEMS[algorithm] + (f", {settings_in_words(special)}" if special else "")

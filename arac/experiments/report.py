@@ -25,9 +25,7 @@ def write(folders: Sequence[Path], out: Path) -> str:
     study = group(found.records)
     curves = {(one.task, one.system): curve(one.measured) for one in study.groups if one.measured}
     lines = summary.lines(study)
-    contents = page.Contents(
-        study, found.broken, curves, lines, summary.comparisons(study), pictures.find(folders, out)
-    )
+    contents = page.Contents(study, found.broken, curves, lines, summary.comparisons(study), pictures.find(folders))
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

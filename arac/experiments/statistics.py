@@ -27,9 +27,9 @@ def maximum(returns: Float[np.ndarray, " evaluation"]) -> float:
     return float(np.max(returns))
 
 
-def final(returns: Float[np.ndarray, " evaluation"], last: int = 1) -> float:
-    """The mean of the last evaluations."""
-    return float(np.mean(returns[-last:]))
+def final(returns: Float[np.ndarray, " evaluation"]) -> float:
+    """The last evaluation of a run."""
+    return float(returns[-1])
 
 
 def area(steps: Float[np.ndarray, " evaluation"], returns: Float[np.ndarray, " evaluation"]) -> float:
@@ -77,10 +77,11 @@ def probability_of_improvement(scores: Scores, others: Scores) -> Any:
 def bootstrapped(statistic: Callable[..., Any], *scores: Scores, seed: int = 0) -> Interval:
     """A statistic with its 95 % percentile interval: runs are drawn again with replacement, within each task.
 
-    Where every task has one run, nothing can be drawn again: the interval has NaN for its ends, not no width.
+    Where some scores have one run in every task, nothing of theirs can be drawn again: the interval has NaN for its
+    ends, since the others alone would make it too narrow, or leave it no width.
     """
     value = float(statistic(*scores))
-    if all(len(of_task) == 1 for of in scores for of_task in of.values()):
+    if any(all(len(of_task) == 1 for of_task in of.values()) for of in scores):
         return Interval(value, np.nan, np.nan)
     rng = np.random.default_rng(seed)
     drawn = [{task: rng.choice(runs, (REPETITIONS, len(runs))) for task, runs in of.items()} for of in scores]

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from arac.experiments import paper, statistics
 from arac.experiments.collection import Record
-from arac.experiments.grouping import Group, Study
+from arac.experiments.grouping import Group, Study, as_in_paper
 from arac.experiments.paper import Erratum, Value
 from arac.experiments.statistics import (
     Interval,
@@ -114,7 +114,7 @@ def normalised(scores: dict[str, dict[str, np.ndarray]], tasks: Sequence[str]) -
 
 def paper_value(group: Group) -> Value | None:
     """The paper's, for the paper's system: a variant of one has none."""
-    plain = group.system == paper.SYSTEMS[group.algorithm]
+    plain = all(map(as_in_paper, group.records))
     return paper.value(group.paper_task, group.algorithm) if plain else None
 
 
@@ -147,19 +147,25 @@ def _spread(values: Sequence[float]) -> Spread:
 
 
 def _ranks(groups: Sequence[Group]) -> dict[str, tuple[int, int]]:
-    """Places by the maximum, ours and the paper's, among the systems that both have."""
+    """Places by the maximum, ours and the paper's, among the systems that both have; one alone has none."""
     theirs = {group.system: value.mean for group in groups if (value := paper_value(group))}
     ours = {
         group.system: float(np.mean([statistics.maximum(record.returns) for record in group.measured]))
         for group in groups
         if group.system in theirs
     }
-    mine, others = _places(ours), _places(theirs)
-    return {system: (mine[system], others[system]) for system in theirs}
+    algorithms = {group.system: group.algorithm for group in groups if group.system in theirs}
+    mine, others = _places(ours, algorithms), _places(theirs, algorithms)
+    return {system: (mine[system], others[system]) for system in theirs} if len(set(algorithms.values())) > 1 else {}
 
 
-def _places(values: dict[str, float]) -> dict[str, int]:
-    return {name: 1 + sum(other > value for other in values.values()) for name, value in values.items()}
+def _places(values: dict[str, float], algorithms: dict[str, str]) -> dict[str, int]:
+    """One more than the other algorithms that are better: one that was evaluated in two ways counts once."""
+    better = {
+        name: {algorithms[other] for other in values if values[other] > value} - {algorithms[name]}
+        for name, value in values.items()
+    }
+    return {name: 1 + len(above) for name, above in better.items()}
 
 
 def _shared(scores: Scores, others: Scores) -> Scores:

@@ -24,16 +24,23 @@ NOTES = (
 
 def number(value: float) -> str:
     """Readable at any size: 12,345; 345.6; 1.32."""
-    if value == round(value):
-        return f"{value:,.0f}"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.1f}" if abs(value) >= 100 else f"{value:,.2f}"
+    return f"{value:z,.{_decimals(value)}f}"
 
 
 def spread(value: Spread | Value | None) -> str:
-    """4,235 ± 58, or one seed's 4,235, or a dash."""
+    """4,235 ± 58, or one seed's 4,235, or a dash; both sides have as many decimals."""
     if value is None:
         return "-"
-    return number(value.mean) if value.std is None else f"{number(value.mean)} ± {number(value.std)}"
+    if value.std is None:
+        return number(value.mean)
+    decimals = _decimals(value.mean, value.std)
+    return f"{value.mean:z,.{decimals}f} ± {value.std:,.{decimals}f}"
+
+
+def _decimals(*values: float) -> int:
+    """As many as suit the largest; none where all are whole."""
+    largest = max(map(abs, values))
+    return 0 if largest >= 1000 or all(value == round(value) for value in values) else 1 if largest >= 100 else 2
 
 
 def interval(value: Interval) -> str:

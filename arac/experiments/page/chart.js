@@ -36,8 +36,9 @@ function short(value) {
   return value.toLocaleString("en-US", { maximumFractionDigits: size >= 10 ? 0 : 2 });
 }
 
-function exact(value) {
-  const size = Math.abs(value);
+// With the digits that suit its size, or that of `like`, which stands beside it.
+function exact(value, like = value) {
+  const size = Math.abs(like);
   const digits = size >= 1000 ? 0 : size >= 100 ? 1 : 2;
   return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
@@ -177,7 +178,7 @@ function crosshair(host, root, series, options, frame) {
     const place = scaleX(state.at);
     line.setAttribute("x1", place); line.setAttribute("x2", place); line.setAttribute("visibility", "visible");
     dots.replaceChildren(); tip.replaceChildren(); tip.hidden = false;
-    element("div", { class: "when" }, tip, `${options.exactX ? options.exactX(state.at) : state.at.toLocaleString("en-US")} ${options.unit || ""}`);
+    element("div", { class: "when" }, tip, options.exactX ? options.exactX(state.at) : `${state.at.toLocaleString("en-US")} ${options.unit || ""}`);
     const rows = element("tbody", {}, element("table", {}, tip));
     for (const { one, i } of valuesAt(series, state.at)) {
       const row = element("tr", {}, rows), head = element("th", { scope: "row" }, row);

@@ -33,7 +33,7 @@ function showChips() {
 function spreadNote(curve, band, style) {
   return (i) => {
     const alone = curve.count[i] < 2;
-    const spread = alone ? "" : style === "paper" ? `± ${exact((band.high[i] - band.low[i]) / 2)}` : `[${exact(band.low[i])}, ${exact(band.high[i])}]`;
+    const spread = alone ? "" : style === "paper" ? `± ${exact((band.high[i] - band.low[i]) / 2, band.value[i])}` : `[${exact(band.low[i])}, ${exact(band.high[i])}]`;
     const runs = curve.count[i] === 1 ? "1 run" : `${curve.count[i]} runs`;
     return `${spread} ${curve.count[i] < curve.total || alone ? `· ${runs}` : ""}`.trim();
   };
@@ -76,7 +76,7 @@ function showComparison() {
   find("iqm-title").textContent = one.tasks > 1 ? "Interquartile mean of normalised scores" : "Interquartile mean of returns";
   forest(find("iqm"), one.interquartile.map((row) => ({ ...row, name: data.systems[row.system].label + (row.tasks < one.tasks ? ` (${row.tasks} of ${one.tasks} tasks)` : ""), color: color(row.system), mark: data.systems[row.system].mark })), "Interquartile mean");
   lineChart(find("profile"), one.profile.map((line) => ({ name: data.systems[line.system].label, color: color(line.system), mark: data.systems[line.system].mark, x: data.thresholds, y: line.values })),
-    { title: "Performance profile", xLabel: "normalised score", yLabel: "fraction of runs above it", yRange: [0, 1.04], unit: "or more", exactX: (x) => x.toFixed(2), height: Math.max(230, 46 * one.interquartile.length + 26) });
+    { title: "Performance profile", xLabel: "normalised score", yLabel: "fraction of runs above it", yRange: [0, 1.04], exactX: (x) => `above ${x.toFixed(2)}`, height: Math.max(230, 46 * one.interquartile.length + 26) });
   showImprovement(one);
 }
 
@@ -96,7 +96,7 @@ function showImprovement(one) {
       const cell = row.over[id];
       if (!cell) { element("td", { class: "self" }, line, id === row.system ? "" : "no task in common"); continue; }
       const td = element("td", { style: `--p:${Math.abs(cell.value - 0.5) * 2};--hue:var(${cell.value < 0.5 ? "--warm" : "--accent"})` }, line, cell.value.toFixed(2));
-      element("small", {}, td, cell.low === null ? "one run each" : `${cell.low.toFixed(2)} to ${cell.high.toFixed(2)}`);
+      element("small", {}, td, cell.low === null ? "one run on a side" : `${cell.low.toFixed(2)} to ${cell.high.toFixed(2)}`);
     }
   }
 }

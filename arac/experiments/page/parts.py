@@ -17,6 +17,7 @@ FOOTER = (
     "Drawn by <code>arac report</code> from run folders alone; curves_paper and curves_robust (PNG, PDF), table.csv "
     "and table.md lie beside this page."
 )
+_APART = "No value of the paper belongs beside these: its tasks or its settings are others."
 
 
 def lead(study: Study) -> str:
@@ -95,7 +96,7 @@ def _task_table(task: str, lines: Sequence[Line], index: Mapping[str, int]) -> s
     return (
         f"<h3>{escape(task)}</h3>{_table(f'Returns on {task}', heads, rows, 'returns')}"
         f"{f'<p class=note>{mixed}</p>' if last > 1.2 * first else ''}"
-        f"{'' if known else '<p class=note>The paper has no value to stand beside these.</p>'}"
+        f"{'' if known else f'<p class=note>{_APART}</p>'}"
         f"{f'<p class=note>On the values in the paper:</p><ol class=errata>{notes}</ol>' if notes else ''}"
     )
 

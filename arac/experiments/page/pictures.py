@@ -1,13 +1,14 @@
 """Pictures of our other experiments that lie in the given folders, with the tables beside them."""
 
 import base64
-import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 from pathlib import Path
 
+from arac.experiments.collection import walk
 from arac.files import read_bounded
 
 # What each picture shows.
@@ -26,14 +27,13 @@ class Picture:
     table: str | None  # Markdown
 
 
-def find(folders: Sequence[Path], out: Path) -> list[Picture]:
+def find(folders: Sequence[Path]) -> list[Picture]:
     """Each picture once, in the order of TITLES; what is no PNG or too large for a page is left."""
     found: dict[str, Picture] = {}
     for root in folders:
-        for place, below, files in os.walk(root):
-            below.sort()
+        for folder, files in walk(root):
             for name in (name for name in TITLES if f"{name}.png" in files and name not in found):
-                picture = None if Path(place).resolve() == out.resolve() else _read(Path(place) / f"{name}.png")
+                picture = _read(folder / f"{name}.png")
                 found |= {name: picture} if picture else {}
     return [found[name] for name in TITLES if name in found]
 
@@ -59,12 +59,17 @@ def as_html(markdown: str) -> str:
         if kind == "|":
             parts.append(_table([line.strip().strip("|").split("|") for line in lines]))
         elif kind == "p":
-            parts.append(f"<p>{escape(' '.join(lines))}</p>")
+            parts.append(f"<p>{_words(' '.join(lines))}</p>")
     return "".join(parts)
+
+
+def _words(text: str) -> str:
+    """Escaped, with *emphasis*; a single star, or one with space inside, stays a star."""
+    return re.sub(r"\*(?=\S)([^*]+)(?<=\S)\*", r"<em>\1</em>", escape(text.strip()))
 
 
 def _table(rows: list[list[str]]) -> str:
     head, *body = [row for row in rows if not all(set(cell.strip()) <= set("-:") for cell in row)] or [[]]
-    tops = "".join(f'<th scope="col">{escape(cell.strip())}</th>' for cell in head)
-    lines = "".join("<tr>" + "".join(f"<td>{escape(cell.strip())}</td>" for cell in row) + "</tr>" for row in body)
+    tops = "".join(f'<th scope="col">{_words(cell)}</th>' for cell in head)
+    lines = "".join("<tr>" + "".join(f"<td>{_words(cell)}</td>" for cell in row) + "</tr>" for row in body)
     return f'<div class="scroll"><table><thead><tr>{tops}</tr></thead><tbody>{lines}</tbody></table></div>'
