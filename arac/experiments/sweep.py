@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 from pathlib import Path
@@ -133,9 +133,12 @@ def steps_of(folder: Path) -> int:
     """How far the run in a folder is; 0 where there is none."""
     try:
         lines = (folder / "timings.jsonl").read_text().splitlines()
-        return int(json.loads(lines[-1])["env_steps"]) if lines else 0
-    except (FileNotFoundError, ValueError):  # not begun, or in the middle of writing a line
+    except FileNotFoundError:
         return 0
+    for line in reversed(lines[-2:]):
+        with suppress(ValueError):  # the last line may be in the middle of being written
+            return int(json.loads(line)["env_steps"])
+    return 0
 
 
 def check(jobs: Sequence[Job], parent: Path) -> None:
