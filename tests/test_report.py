@@ -364,8 +364,43 @@ def test_the_numbers_of_a_line_by_hand(tmp_path):
     assert (line.robust_at, line.ends) == (30_000, (30_000, 30_000))
 
 
-def test_systems_are_compared_where_all_runs_have_been(tmp_path):
-    run_folder(tmp_path / "a", [1.0, 2.0, 100.0], steps=[10_010, 20_030, 30_001])
+def test_a_young_run_does_not_draw_the_others_back(tmp_path):
+    for seed in range(2):
+        run_folder(tmp_path / f"a{seed}", [1.0, 2.0, 3.0, 4.0 + seed], seed=seed)
+    run_folder(tmp_path / "b", [1.0, 2.0, 3.0, 9.0], algo="sac")
+    run_folder(tmp_path / "young", [7.0], algo="sac", seed=1, steps=[5000], planned=40_000)
+    run_folder(tmp_path / "younger", [8.0], algo="td3", steps=[4000], planned=40_000)
+    ours, theirs, none = (line_of(tmp_path, system) for system in ("ARAC", "SAC", "TD3"))
+    assert (ours.robust_at, ours.robust.value, theirs.robust.value) == (40_000, 4.5, 9)
+    assert (ours.robust_seeds, theirs.robust_seeds, none.robust_seeds) == (2, 1, 0)
+    assert theirs.left_out == ("SAC seed 1 (at 5,000)",)
+    assert np.isnan(none.robust).all()
+    [comparison] = summary.comparisons(study_of(tmp_path))
+    assert comparison.interquartile.keys() == {"ARAC", "SAC", "TD3"}
+    assert np.isnan(comparison.interquartile["TD3"]).all()
+    assert comparison.profile.keys() == comparison.improvement.keys() == {"ARAC", "SAC"}
+    assert comparison.improvement["SAC"]["ARAC"].value == 1
+    sentence = "Not yet at 40,000 steps of Hopper-v5, and left out: SAC seed 1 (at 5,000); TD3 seed 0 (at 4,000)."
+    text = written(tmp_path)
+    assert sentence in data_of(text)["comparisons"][0]["note"]
+    assert f"In the IQM: {sentence}" in text
+    assert "1 of 2 seeds" in text
+    markdown = (tmp_path / "out" / "table.md").read_text()
+    assert sentence in markdown
+    assert "| Hopper-v5 | TD3 | 1, 1 unfinished | 4,000 | 8 |" in markdown
+    assert "| 8 | 8 | - | - |\n" in markdown
+    shown = {row["system"]: row for row in csv.DictReader((tmp_path / "out" / "table.csv").open())}
+    assert (shown["TD3"]["iqm"], shown["TD3"]["iqm_seeds"], shown["SAC"]["iqm_seeds"]) == ("", "0", "1")
+
+
+def test_nobody_is_left_out_where_all_are_there(tmp_path):
+    run_folder(tmp_path / "a")
+    assert "left out:" not in report.write([tmp_path], tmp_path / "out")
+    assert "left out:" not in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_systems_are_compared_where_all_runs_have_been_if_none_is_finished(tmp_path):
+    run_folder(tmp_path / "a", [1.0, 2.0, 100.0], steps=[10_010, 20_030, 30_001], planned=90_000)
     run_folder(tmp_path / "b", [3.0, 4.0], algo="sac", steps=[10_000, 20_200], planned=30_000)
     ours, theirs = line_of(tmp_path), line_of(tmp_path, "SAC")
     assert (ours.robust.value, theirs.robust.value, ours.robust_at) == (2, 4, 20_200)

@@ -15,12 +15,13 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    """A report on two tasks: two systems with two seeds each, another with one evaluation, one run cut short."""
+    """A report on two tasks: systems with two seeds each, another with one evaluation, one run cut short."""
     runs = tmp_path_factory.mktemp("runs")
     for seed in (0, 1):
         run_folder(runs / f"a{seed}", [100.0 * n + 10 * seed for n in range(1, 9)], seed=seed)
         run_folder(runs / f"b{seed}", [50.0 * n for n in range(1, 9 - 2 * seed)], algo="sac", seed=seed, planned=80_000)
         run_folder(runs / f"c{seed}", [7.0 * n + seed for n in range(1, 4)], env="Ant-v5", algo="sac", seed=seed)
+        run_folder(runs / f"d{seed}", [5.0 * n + seed for n in range(1, 4)], env="Ant-v5", algo="td3", seed=seed)
     run_folder(runs / "dot", [333.0], algo="td3", planned=80_000)
     report.write([runs], runs / "out")
     return runs / "out" / "index.html"
@@ -85,9 +86,9 @@ def test_another_task_is_drawn(page):
     assert lines(page) == ["ARAC", "SAC", "TD3"]
     before = page.run("document.getElementById('curve').innerHTML")
     choose(page, "task", "Ant-v5")
-    assert lines(page) == ["SAC"]
+    assert lines(page) == ["SAC", "TD3"]
     assert page.run("document.getElementById('curve').innerHTML") != before
-    assert "Not smoothed, for having fewer than 7 evaluations: SAC" in page.run(
+    assert "Not smoothed, for having fewer than 7 evaluations: SAC; TD3." in page.run(
         "document.getElementById('curve-note').textContent"
     )
 
@@ -151,11 +152,26 @@ def test_the_population_of_a_run_and_its_divergences(page):
 
 
 def test_the_comparison_of_one_task(page):
+    cells = "[...document.querySelectorAll('#improvement tbody tr:first-child td')].map(c => c.textContent)"
+    choose(page, "scope", "Ant-v5")
+    assert page.run(cells) == ["", "1.001.00 to 1.00"]
     choose(page, "scope", "Hopper-v5")
-    cells = page.run("[...document.querySelectorAll('#improvement tbody tr:first-child td')].map(c => c.textContent)")
-    assert cells == ["", "1.001.00 to 1.00", "0.00one run on a side"]
-    assert "Hopper-v5 at 10,000" in page.run("document.getElementById('scope-note').textContent")
-    assert lines(page, "profile") == ["ARAC", "SAC", "TD3"]
+    assert page.run(cells) == ["", "1.00one run on a side"]
+    assert lines(page, "profile") == ["ARAC", "SAC"]
+
+
+def test_what_has_not_got_to_the_comparison_is_named_and_has_a_dash(page):
+    choose(page, "scope", "Hopper-v5")
+    note = page.run("document.getElementById('scope-note').textContent")
+    assert "Hopper-v5 at 80,000" in note
+    assert "left out: SAC seed 1 (at 60,000); TD3 seed 0 (at 10,000)." in note
+    assert page.run("document.querySelector('#iqm svg').getAttribute('aria-label')") == (
+        "Interquartile mean: ARAC 805.0 [800.0, 810.0]; SAC 400.0; TD3 -"
+    )
+    assert page.run("document.querySelectorAll('#iqm path').length") == 2
+    choose(page, "scope", "all tasks")
+    names = page.run("[...document.querySelectorAll('#iqm text.strong')].map(it => it.textContent)")
+    assert names == ["ARAC (1 of 2 tasks)", "SAC", "TD3 (1 of 2 tasks)"]
 
 
 def test_a_profile_says_above(page):
@@ -164,7 +180,7 @@ def test_a_profile_says_above(page):
     page.run("document.querySelector('#profile svg').focus()")
     page.press("End")
     told = "[...document.querySelectorAll('#profile .when, #profile .tip td[data-value]')].map(it => it.textContent)"
-    assert page.run(told) == ["above 1.00", "0.00", "0.00", "0.00"]
+    assert page.run(told) == ["above 1.00", "0.00", "0.00"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

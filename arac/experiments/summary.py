@@ -20,6 +20,7 @@ from arac.experiments.statistics import (
 
 THRESHOLDS = np.linspace(0, 1, 101)
 ALL_TASKS = "all tasks"
+_NOTHING = Interval(np.nan, np.nan, np.nan)
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,10 @@ class Line:
     area: Spread
     champion: Spread | None  # over seeds, of the means of fresh episodes
     champions: int  # runs behind it
-    robust: Interval  # interquartile mean at `robust_at`
+    robust: Interval  # interquartile mean at `robust_at`; all NaN where no run has got there
     robust_at: int
+    robust_seeds: int  # runs behind it
+    left_out: tuple[str, ...]  # the others, in words
     paper: Value | None
     ranks: tuple[int, int] | None  # ours and the paper's by the maximum, among the systems that both have
     errata: tuple[Erratum, ...]  # about the paper's value
@@ -60,7 +63,8 @@ class Comparison:
     tasks: int
     tasks_of: dict[str, int]  # how many of them each system has
     at: dict[str, int]  # the steps at which the runs of each task are compared
-    interquartile: dict[str, Interval]  # of scores: returns on one task, normalised ones on all
+    left_out: dict[str, tuple[str, ...]]  # the runs of each task that have not got there, in words
+    interquartile: dict[str, Interval]  # of scores: returns on one task, normalised ones on all; NaN where none is left
     improvement: dict[str, dict[str, Interval]]  # of the first over the second
     profile: dict[str, Float[np.ndarray, " threshold"]]  # of normalised scores
 
@@ -79,25 +83,39 @@ def comparisons(study: Study) -> list[Comparison]:
     """On all tasks together, where there are several, and on each."""
     scores: dict[str, dict[str, np.ndarray]] = {}
     at: dict[str, int] = {}
+    late: dict[str, tuple[str, ...]] = {}
     for task in study.tasks:
         groups = [group for group in study.on(task) if group.measured]
         if groups:
             at[task] = common_steps(groups)
+            late[task] = tuple(words for group in groups for words in _left_out(group, at[task]))
         for group in groups:
             scores.setdefault(group.system, {})[task] = scores_at(group.measured, at[task])
     scores = {system: scores[system] for system in study.systems if system in scores}
-    several = [_compare(ALL_TASKS, list(at), scores, at)] if len(at) > 1 else []
-    return several + [_compare(task, [task], scores, at) for task in at]
+    several = [_compare(ALL_TASKS, list(at), scores, at, late)] if len(at) > 1 else []
+    return several + [_compare(task, [task], scores, at, late) for task in at]
 
 
 def common_steps(groups: Sequence[Group]) -> int:
-    """The last step that all runs of a task have reached: up to there they can be compared."""
-    return int(min((record.steps[-1] for group in groups for record in group.measured), default=0))
+    """The last step that all finished runs of a task have reached; all runs, where none is finished.
+
+    At that step runs are compared. One that has just begun does not draw the others back to its beginning.
+    """
+    runs = [record for group in groups for record in group.measured]
+    done = [record for record in runs if record.finished] or runs
+    return int(min((record.steps[-1] for record in done), default=0))
 
 
 def scores_at(records: Sequence[Record], steps: int) -> Float[np.ndarray, " run"]:
-    """Each run's return at its evaluation nearest to a step."""
-    return np.array([record.returns[np.abs(record.steps - steps).argmin()] for record in records])
+    """The return of each run that has reached a step, at its evaluation nearest to it."""
+    there = [record for record in records if record.steps[-1] >= steps]
+    return np.array([record.returns[np.abs(record.steps - steps).argmin()] for record in there])
+
+
+def _left_out(group: Group, steps: int) -> list[str]:
+    """The runs that have not reached a step."""
+    late = [record for record in group.measured if record.steps[-1] < steps]
+    return [f"{group.system} seed {record.seed} (at {record.steps[-1]:,.0f})" for record in late]
 
 
 def normalised(scores: dict[str, dict[str, np.ndarray]], tasks: Sequence[str]) -> dict[str, dict[str, np.ndarray]]:
@@ -121,6 +139,7 @@ def paper_value(group: Group) -> Value | None:
 def _line(group: Group, at: int, ranks: tuple[int, int] | None) -> Line:
     runs = group.measured
     ends = [int(record.steps[-1]) for record in runs]
+    scores = scores_at(runs, at)
     champions = [float(record.champion.mean()) for record in runs if record.champion is not None]
     return Line(
         task=group.task,
@@ -134,8 +153,10 @@ def _line(group: Group, at: int, ranks: tuple[int, int] | None) -> Line:
         area=_spread([statistics.area(record.steps, record.returns) for record in runs]),
         champion=_spread(champions) if champions else None,
         champions=len(champions),
-        robust=bootstrapped(interquartile_mean, {group.task: scores_at(runs, at)}),
+        robust=bootstrapped(interquartile_mean, {group.task: scores}) if len(scores) else _NOTHING,
         robust_at=at,
+        robust_seeds=len(scores),
+        left_out=tuple(_left_out(group, at)),
         paper=(value := paper_value(group)),
         ranks=ranks,
         errata=tuple(paper.errata(group.paper_task, group.algorithm)) if value else (),
@@ -174,21 +195,30 @@ def _shared(scores: Scores, others: Scores) -> Scores:
 
 
 def _compare(
-    scope: str, tasks: Sequence[str], scores: dict[str, dict[str, np.ndarray]], at: dict[str, int]
+    scope: str,
+    tasks: Sequence[str],
+    scores: dict[str, dict[str, np.ndarray]],
+    at: dict[str, int],
+    late: dict[str, tuple[str, ...]],
 ) -> Comparison:
-    ours: dict[str, Scores] = {
-        system: {task: of[task] for task in tasks if task in of}
+    everyone = {
+        system: {task: of[task] for task in tasks if len(of.get(task, ()))}
         for system, of in scores.items()
         if any(task in of for task in tasks)
     }
-    scaled = normalised(scores, tasks)
+    ours = {system: of for system, of in everyone.items() if of}
+    scaled = normalised(ours, tasks)
+    compared = scaled if len(tasks) > 1 else ours
     return Comparison(
         scope=scope,
         tasks=len(tasks),
-        tasks_of={system: len(of) for system, of in ours.items()},
+        tasks_of={system: len(of) for system, of in everyone.items()},
         at={task: at[task] for task in tasks},
+        left_out={task: late[task] for task in tasks if late[task]},
         interquartile={
-            system: bootstrapped(interquartile_mean, of) for system, of in (scaled if len(tasks) > 1 else ours).items()
+            system: bootstrapped(interquartile_mean, compared[system]) if system in compared else _NOTHING
+            for system in everyone
+            if system in compared or system not in ours
         },
         improvement={
             system: {

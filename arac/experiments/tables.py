@@ -4,6 +4,7 @@ import csv
 import io
 import math
 from collections.abc import Sequence
+from itertools import groupby
 
 from arac.experiments.paper import CAVEAT, Value
 from arac.experiments.statistics import Interval
@@ -13,12 +14,13 @@ COLUMNS = (
     "task", "system", "algorithm", "seeds", "unfinished", "first_end", "last_end",
     "maximum_mean", "maximum_std", "paper_mean", "paper_std", "rank", "paper_rank",
     "final_mean", "final_std", "area_mean", "area_std", "champion_mean", "champion_std", "champion_seeds",
-    "iqm", "iqm_low", "iqm_high", "iqm_at_steps", "errata",
+    "iqm", "iqm_low", "iqm_high", "iqm_at_steps", "iqm_seeds", "errata",
 )  # fmt: skip
 NOTES = (
     "Maximum: the best evaluation of a run. Final: its last. Area: the mean height of its learning curve. All three, "
     "and the champion's fresh episodes, as mean ± standard deviation over seeds. IQM: the interquartile mean of the "
-    "returns at the last step that all runs of the task have reached, with a 95 % bootstrap interval. "
+    "returns at the last step that all finished runs of the task have reached (all runs, where none is finished), with "
+    "a 95 % bootstrap interval; runs that have not got there are left out. "
 )
 
 
@@ -44,7 +46,9 @@ def _decimals(*values: float) -> int:
 
 
 def interval(value: Interval) -> str:
-    """5.2 [4.1, 6.3], or one run's 5.2."""
+    """5.2 [4.1, 6.3], or one run's 5.2, or a dash."""
+    if math.isnan(value.value):
+        return "-"
     if math.isnan(value.low):
         return number(value.value)
     return f"{number(value.value)} [{number(value.low)}, {number(value.high)}]"
@@ -64,6 +68,11 @@ def ends(line: Line) -> str:
     return f"{last:,}" if first > 0.98 * last else f"{first:,} to {last:,}"
 
 
+def left_out(task: str, steps: int, runs: Sequence[str]) -> str:
+    """Which runs are not compared with the others of a task."""
+    return f"Not yet at {steps:,} steps of {task}, and left out: {'; '.join(runs)}."
+
+
 def as_csv(lines: Sequence[Line]) -> str:
     """A row for each line, numbers in full; what is not there is empty."""
     text = io.StringIO()
@@ -75,7 +84,7 @@ def as_csv(lines: Sequence[Line]) -> str:
         writer.writerow([
             line.task, line.system, line.algorithm, line.seeds, line.unfinished, *line.ends,
             *maximum, *paper, *(line.ranks or (None, None)), *final, *area, *champion, line.champions,
-            *(None if math.isnan(one) else one for one in line.robust), line.robust_at,
+            *(None if math.isnan(one) else one for one in line.robust), line.robust_at, line.robust_seeds,
             " ".join(erratum.sentence for erratum in line.errata),
         ])  # fmt: skip
     return text.getvalue()
@@ -101,4 +110,14 @@ def as_markdown(lines: Sequence[Line]) -> str:
     table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
     numbered = "\n".join(f"{place}. {note}" for place, note in enumerate(notes, 1))
     errata = f"\nOn the paper's values:\n\n{numbered}\n" if notes else ""
-    return f"{table}\n\n{NOTES}{CAVEAT}\n{errata}"
+    return f"{table}\n\n{NOTES}{CAVEAT}\n{_absent(lines)}{errata}"
+
+
+def _absent(lines: Sequence[Line]) -> str:
+    """Who is missing from the IQM, where somebody is."""
+    text = ""
+    for task, ours in groupby(lines, lambda line: line.task):
+        several = list(ours)
+        runs = [run for line in several for run in line.left_out]
+        text += f"\n{left_out(task, several[0].robust_at, runs)}\n" if runs else ""
+    return text

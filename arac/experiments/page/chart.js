@@ -208,7 +208,7 @@ function crosshair(host, root, series, options, frame) {
   return state;
 }
 
-// Rows of {name, color, mark, value, low, high}: a name, a number, and the interval below them.
+// Rows of {name, color, mark, value, low, high}: a name, a number, and the interval below them; a dash without a value.
 function forest(host, rows, title) {
   const draw = () => {
     host.replaceChildren();
@@ -216,7 +216,8 @@ function forest(host, rows, title) {
     const [x0, x1] = extent(rows.flatMap((row) => [row.value, row.low, row.high]), 0.06);
     const scaleX = (x) => 8 + ((x - x0) / (x1 - x0)) * (width - 16);
     const between = (row) => (row.low === null ? "" : ` [${exact(row.low)}, ${exact(row.high)}]`);
-    const said = rows.map((row) => row.name + " " + exact(row.value) + between(row)).join("; ");
+    const value = (row) => (row.value === null ? "-" : exact(row.value) + between(row));
+    const said = rows.map((row) => row.name + " " + value(row)).join("; ");
     const root = shape("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}: ${said}` }, host);
     for (const tick of ticks(x0, x1, width / 110)) {
       shape("line", { x1: scaleX(tick), x2: scaleX(tick), y1: 0, y2: height - 20, stroke: "var(--grid)" }, root);
@@ -224,11 +225,11 @@ function forest(host, rows, title) {
     }
     rows.forEach((row, place) => {
       const y = place * pitch + 32;
-      const figures = exact(row.value) + between(row), room = Math.floor((width - 8 * figures.length - 16) / 8);
+      const figures = value(row), room = Math.floor((width - 8 * figures.length - 16) / 8);
       shape("text", { x: 0, y: y - 14, class: "strong" }, root, row.name.length > room ? `${row.name.slice(0, room - 1)}…` : row.name);
       shape("text", { x: width, y: y - 14, "text-anchor": "end" }, root, figures);
       if (row.low !== null) shape("line", { x1: scaleX(row.low), x2: scaleX(row.high), y1: y, y2: y, stroke: row.color, "stroke-width": 5, opacity: 0.4, "stroke-linecap": "round" }, root);
-      mark(row.mark, scaleX(row.value), y, 5.5, row.color, root);
+      if (row.value !== null) mark(row.mark, scaleX(row.value), y, 5.5, row.color, root);
     });
   };
   draw();

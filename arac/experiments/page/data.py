@@ -3,14 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from arac.experiments import figures
+from arac.experiments import figures, tables
 from arac.experiments.collection import Record
 from arac.experiments.curves import WINDOW, Band, Curve
 from arac.experiments.grouping import Study
 from arac.experiments.summary import THRESHOLDS, Comparison
 
 _NOTE = (
-    "Each run counts with its evaluation nearest to the last step that all runs of its task have reached ({at}). "
+    "Each run counts with its evaluation nearest to the last step that all finished runs of its task have reached, or "
+    "all runs where none is finished ({at}). {left_out}"
     "Normalised: 0 is the worst run of a task among those shown, 1 the best; tasks with runs all alike are left out."
 )
 
@@ -65,10 +66,11 @@ def _band(band: Band) -> dict[str, list[float]]:
 
 def _comparison(one: Comparison, index: Mapping[str, int]) -> dict[str, Any]:
     at = ", ".join(f"{task} at {steps:,}" for task, steps in one.at.items())
+    left_out = "".join(f"{tables.left_out(task, one.at[task], runs)} " for task, runs in one.left_out.items())
     return {
         "scope": one.scope,
         "tasks": one.tasks,
-        "note": _NOTE.format(at=at),
+        "note": _NOTE.format(at=at, left_out=left_out),
         "interquartile": [
             {"system": index[system], "tasks": one.tasks_of[system], **value._asdict()}
             for system, value in one.interquartile.items()

@@ -74,7 +74,7 @@ function showComparison() {
   if (!one) { find("scope-note").textContent = "Nothing to compare yet."; return; }
   find("scope-note").textContent = one.note;
   find("iqm-title").textContent = one.tasks > 1 ? "Interquartile mean of normalised scores" : "Interquartile mean of returns";
-  forest(find("iqm"), one.interquartile.map((row) => ({ ...row, name: data.systems[row.system].label + (row.tasks < one.tasks ? ` (${row.tasks} of ${one.tasks} tasks)` : ""), color: color(row.system), mark: data.systems[row.system].mark })), "Interquartile mean");
+  forest(find("iqm"), one.interquartile.map((row) => ({ ...row, name: data.systems[row.system].label + (one.tasks > 1 && row.tasks < one.tasks ? ` (${row.tasks} of ${one.tasks} tasks)` : ""), color: color(row.system), mark: data.systems[row.system].mark })), "Interquartile mean");
   lineChart(find("profile"), one.profile.map((line) => ({ name: data.systems[line.system].label, color: color(line.system), mark: data.systems[line.system].mark, x: data.thresholds, y: line.values })),
     { title: "Performance profile", xLabel: "normalised score", yLabel: "fraction of runs above it", yRange: [0, 1.04], exactX: (x) => `above ${x.toFixed(2)}`, height: Math.max(230, 46 * one.interquartile.length + 26) });
   showImprovement(one);
@@ -83,7 +83,7 @@ function showComparison() {
 function showImprovement(one) {
   const host = find("improvement");
   host.replaceChildren();
-  if (one.interquartile.length < 2) { element("p", { class: "note" }, host, "There is only one system."); return; }
+  if (one.improvement.length < 2) { element("p", { class: "note" }, host, "There is only one system to compare."); return; }
   const table = element("table", { class: "heat" }, host), ids = one.improvement.map((row) => row.system);
   const head = element("tr", {}, element("thead", {}, table));
   element("td", {}, head).className = "self";

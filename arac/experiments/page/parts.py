@@ -93,9 +93,11 @@ def _task_table(task: str, lines: Sequence[Line], index: Mapping[str, int]) -> s
     known = any(line.paper for line in lines)
     first, last = min(line.ends[0] for line in lines), max(line.ends[1] for line in lines)
     mixed = f"Runs end between {first:,} and {last:,} steps: only the IQM compares them at the same step."
+    late = [run for line in lines for run in line.left_out]
+    without = f"<p class=note>In the IQM: {escape(words.left_out(task, lines[0].robust_at, late))}</p>" if late else ""
     return (
         f"<h3>{escape(task)}</h3>{_table(f'Returns on {task}', heads, rows, 'returns')}"
-        f"{f'<p class=note>{mixed}</p>' if last > 1.2 * first else ''}"
+        f"{f'<p class=note>{mixed}</p>' if last > 1.2 * first else ''}{without}"
         f"{'' if known else f'<p class=note>{_APART}</p>'}"
         f"{f'<p class=note>On the values in the paper:</p><ol class=errata>{notes}</ol>' if notes else ''}"
     )
@@ -111,6 +113,8 @@ def _line(line: Line, system: int, best: bool, sentences: Sequence[str]) -> str:
     if line.champion and line.champions < line.seeds:
         champion += f"<small>{line.champions} of {line.seeds} seeds</small>"
     value, _, between = words.interval(line.robust).partition(" ")
+    if 0 < line.robust_seeds < line.seeds:
+        between += f" {line.robust_seeds} of {line.seeds} seeds"
     cells = (
         f"<td{' class=best' if best else ''}>{_spread(line.maximum)}</td>",
         f"<td class='paper'>{_spread(line.paper, marks)}</td>", f"<td>{words.ranks(line)}</td>",
