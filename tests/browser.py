@@ -1,6 +1,5 @@
 """A real Chromium without a window, spoken to by its own protocol: no driver and no library beside websockets."""
 
-import base64
 import json
 import shutil
 import subprocess
@@ -80,13 +79,6 @@ class Page:
         """The events of a kind so far."""
         self.run("0")  # what was told before the answer to this has come
         return [event["params"] for event in self.events if event.get("method") == method]
-
-    def picture(self, path):
-        """A PNG of the whole page."""
-        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
-        data = self.call("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)["data"]
-        Path(path).write_bytes(base64.b64decode(data))
 
 
 @contextmanager

@@ -8,6 +8,8 @@ import arac
 from arac import progress, streams, td3_updates
 from arac.algorithms import cem_td3, cerl, erl, td3
 from arac.cli import main
+from arac.description import Description
+from arac.envs import check
 from arac.errors import UserError
 from arac.evolution import allocate, ucb_scores
 from arac.population import members, take
@@ -291,7 +293,10 @@ def shapes(tree):
 
 def test_the_originals_networks_are_the_defaults():
     """For 4 observations and 1 action; a leading axis counts individuals, learners or Q networks."""
-    first = {kind: kind("InvertedPendulum-v5").state for kind in (arac.TD3, *EVOLUTIONARY)}
+    first = {
+        kind: Description(kind.algorithm, check("InvertedPendulum-v5"), 0, kind.algorithm.config()).outline()
+        for kind in (arac.TD3, *EVOLUTIONARY)
+    }
     assert shapes(first[arac.TD3].population.network.weights) == [(1, 4, 256), (1, 256, 256), (1, 256, 1)]
     mean = first[arac.CEMTD3].distribution.mean.network
     assert (shapes(mean.weights), mean.style) == ([(4, 400), (400, 300), (300, 1)], ("tanh", "none"))

@@ -41,7 +41,7 @@ def test_one_picture_for_all_agents_and_the_same_again():
 
 
 SETTINGS = {"hidden_size": 16, "batch_size": 16, "warmup_steps": 100, "eval_interval": 200, "eval_episodes": 1}
-SIZE = Size(1, 400, ("InvertedPendulum-v5",), settings={**SETTINGS, "replay_capacity": 1000, "flows": 1, "workers": 0})
+SIZE = Size(1, 400, ("InvertedPendulum-v5",), settings={**SETTINGS, "replay_capacity": 1000, "workers": 0})
 
 
 @pytest.fixture(scope="module")
