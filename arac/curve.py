@@ -3,15 +3,12 @@
 from pathlib import Path
 
 from arac import metrics
+from arac.plotting import pyplot
 
 
 def draw(folder: Path, title: str) -> Path:
     """Writes curve.png into a run folder: every agent's fitness over environment steps, the champion's on top."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     rows = metrics.read_evaluations(folder)
     steps = [row["env_steps"] for row in rows]
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")

@@ -3,16 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+from arac.plotting import pyplot
+
 NAMES = {"arac": "ours", "sbx": "SBX", "stable_baselines3": "Stable-Baselines3"}
 COLOURS = {"arac": "tab:blue", "sbx": "tab:orange", "stable_baselines3": "tab:green"}
 
 
 def draw(results: dict[str, Any], path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     panels = {
         "updates": _updates, "profile": _profile,
         "peers": _peers, "growth": _growth,

@@ -11,9 +11,10 @@ import rich.progress
 from arac.agent import load
 from arac.envs import deceptive
 from arac.envs.tasks import full_name
-from arac.experiments.outputs import pyplot, write
+from arac.experiments.outputs import write
 from arac.experiments.playing import play_each
 from arac.experiments.sweep import Job, Size, planned, run_name, slug
+from arac.plotting import pyplot
 from arac.runs import versions
 
 ENV = "DeceptivePoint"

@@ -22,9 +22,10 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float
 
 from arac import streams
-from arac.experiments.outputs import pyplot, write
+from arac.experiments.outputs import write
 from arac.experiments.sweep import Job, Size
 from arac.losses import Archived, Base, attraction_repulsion_loss
+from arac.plotting import pyplot
 from arac.policies import FlowPolicy, gaussian
 from arac.policies import flows as radial
 from arac.policies.flow_policy import pre_tanh_log_prob

@@ -11,6 +11,7 @@ import numpy as np
 from arac.experiments import paper
 from arac.experiments.curves import WINDOW, Curve
 from arac.experiments.grouping import Study
+from arac.plotting import pyplot
 
 
 class Look(NamedTuple):
@@ -58,11 +59,7 @@ def looks(systems: Mapping[str, str]) -> dict[str, Look]:
 
 def draw(study: Study, curves: Curves, out: Path) -> None:
     """Writes curves_paper and curves_robust into a folder, as .png and .pdf; `curves` by task and system."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     tasks = [task for task in study.tasks if any(of == task for of, _ in curves)]
     if not tasks:
         return

@@ -24,13 +24,3 @@ def write(out: Path, name: str, table: str, numbers: dict[str, Any]) -> None:
     prepare(out)
     (out / f"{name}.md").write_text(table)
     (out / f"{name}.json").write_text(json.dumps(numbers, indent=1) + "\n")
-
-
-def pyplot() -> Any:
-    """matplotlib for files: no screen is needed."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    return plt

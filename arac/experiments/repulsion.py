@@ -19,10 +19,11 @@ from jaxtyping import Float
 from arac import streams
 from arac.agent import Agent, load
 from arac.diversity import mean_kl, pairwise_kl
-from arac.experiments.outputs import pyplot, write
+from arac.experiments.outputs import write
 from arac.experiments.playing import play_each
 from arac.experiments.sweep import Job, Size, planned, run_name, slug
 from arac.metrics import read_evaluations
+from arac.plotting import pyplot
 from arac.runs import versions
 
 VARIANTS: dict[str, dict[str, Any]] = {
