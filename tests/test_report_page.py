@@ -4,7 +4,7 @@ import json
 
 import browser
 import pytest
-from test_report import data_of, run_folder
+from run_folders import data_of, run_folder
 
 from arac.experiments import report
 
