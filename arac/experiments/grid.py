@@ -6,12 +6,12 @@ from typing import Any
 
 import rich.progress
 
-from arac import checkpoint, presets, runs
+from arac import presets, runs
 from arac.agent import load
 from arac.envs.tasks import TASKS
 from arac.errors import UserError
 from arac.experiments import report
-from arac.experiments.sweep import Job, Size, planned
+from arac.experiments.sweep import Job, Size, has_reached, planned
 from arac.files import write_durably
 
 # The paper's eight tasks: those that its table of parameters has.
@@ -59,8 +59,7 @@ def _is_finished(folder: Path) -> bool:
         _, steps = runs.read(folder)
     except UserError:
         return False
-    saved = checkpoint.list_checkpoints(folder)
-    return not runs.is_locked(folder) and bool(saved) and int(saved[-1].name) >= steps
+    return not runs.is_locked(folder) and has_reached(folder, steps)
 
 
 def judge_again(folder: Path) -> None:

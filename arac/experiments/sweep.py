@@ -125,8 +125,13 @@ def carry_out(jobs: Sequence[Job], parent: Path, *, processes: int) -> None:
 
 
 def is_finished(job: Job, folder: Path) -> bool:
+    return has_reached(folder, job.steps)
+
+
+def has_reached(folder: Path, steps: int) -> bool:
+    """Whether the run in a folder has saved a checkpoint at that many steps or more."""
     saved = checkpoint.list_checkpoints(folder)
-    return bool(saved) and int(saved[-1].name) >= job.steps
+    return bool(saved) and int(saved[-1].name) >= steps
 
 
 def steps_of(folder: Path) -> int:
