@@ -4,6 +4,7 @@ from importlib.metadata import version
 
 from arac.agent import ARAC, CEMTD3, CERL, ERL, SAC, SACNF, TD3, Agent, Score, load, resume
 from arac.errors import EnvironmentFailure, UserError
+from arac.sweeps import sweep
 
 __version__ = version("arac-rl")
 
@@ -21,4 +22,5 @@ __all__ = [
     "UserError",
     "load",
     "resume",
+    "sweep",
 ]

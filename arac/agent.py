@@ -18,9 +18,11 @@ from arac.envs import EnvSpec, Maker
 from arac.errors import Interrupted, UserError
 from arac.population import members, take, to_numpy
 from arac.presets import configured
+from arac.processes import cores
 from arac.progress import Progress
 from arac.replay import ReplayBuffer
-from arac.rollout.local import LocalPool, cores
+from arac.rollout.cluster import RayPool
+from arac.rollout.local import LocalPool
 from arac.rollout.rollouts import Rollouts
 from arac.runs import Run
 from arac.training import Callback
@@ -132,7 +134,8 @@ class Agent:
             training.check_memory(self.description)
         run = None
         if run_dir is not None:
-            LocalPool.check(self.env, self._workers())
+            if self.config.rollouts == "local":
+                LocalPool.check(self.env, self._workers())
             self.replay.forget_files()
             run = Run.create(Path(run_dir), self.description, target, self.state, self.replay)
         self._train(target, run, progress_bar, callback)
@@ -200,7 +203,7 @@ class Agent:
         display = choose(progress, pace, title, getattr(self.config, "archive_capacity", None), show=show)
         keeper = None
         try:
-            with progress.heeding_signals(), self._pool(self._workers()) as pool, display:
+            with progress.heeding_signals(), self._training_pool() as pool, display:
                 rollouts = Rollouts(pool, self.description.seed, progress)
                 context = Context(self.config, self.env, self.description.seed, target, self.replay, rollouts, progress)
                 keeper = training.Keeper(context, run, self.state)
@@ -214,9 +217,13 @@ class Agent:
         if outcome == "interrupted":
             raise Interrupted
 
-    def _pool(self, workers: int) -> LocalPool:
-        limit = self.config.episode_timeout
-        return LocalPool(self.env, workers, None if limit == "none" else limit)
+    def _training_pool(self) -> LocalPool | RayPool:
+        if self.config.rollouts == "ray":
+            return RayPool(self.env, self._episode_limit())
+        return LocalPool(self.env, self._workers(), self._episode_limit())
+
+    def _episode_limit(self) -> float | None:
+        return None if self.config.episode_timeout == "none" else self.config.episode_timeout
 
     def _workers(self) -> int:
         return len(cores()) if self.config.workers == "auto" else self.config.workers
@@ -248,7 +255,7 @@ class Agent:
         check_seed(seed)
         progress = progress or Progress()
         champion = jax.tree.map(lambda leaf: leaf[None], self.champion)
-        with self._pool(min(self._workers(), episodes)) as pool:
+        with LocalPool(self.env, min(self._workers(), episodes), self._episode_limit()) as pool:
             rollouts = Rollouts(pool, self.description.seed, progress)
             [played] = rollouts.evaluate(champion, seed, episodes, stream="fresh")
         returns = np.array([episode.total for episode in played])

@@ -45,6 +45,9 @@ class Config:
     """Seconds after which an episode's worker process is ended; none: it may take for ever."""
     workers: int | Literal["auto"] = "auto"
     """Worker processes that play episodes; auto: one per core, 0: this process. Results do not depend on it."""
+    rollouts: Literal["local", "ray"] = "local"
+    """Where episodes are played while training: local: by the workers; ray: on a Ray cluster, that of RAY_ADDRESS or
+    one of this machine. Results do not depend on it."""
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))

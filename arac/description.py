@@ -12,7 +12,7 @@ from arac.errors import UserError
 from arac.presets import configured
 
 # Settings that no result depends on.
-_WITHOUT_EFFECT = ("workers", "episode_timeout", "checkpoint_interval")
+_WITHOUT_EFFECT = ("workers", "rollouts", "episode_timeout", "checkpoint_interval")
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from arac.diversity import mean_kl
 from arac.progress import Progress
 
 # Seconds between plain lines where nothing else happens.
-_HEARTBEAT = 15.0
+HEARTBEAT = 15.0
 
 
 class Display(Protocol):
@@ -125,7 +125,7 @@ class Plain:
         self._say(" · ".join(parts))
 
     def _heartbeat(self) -> None:
-        if time.monotonic() - self._last > _HEARTBEAT:
+        if time.monotonic() - self._last > HEARTBEAT:
             self._say(f"{self._pace} · {phase_text(self._progress)}")
 
     def _say(self, line: str) -> None:

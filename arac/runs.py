@@ -22,8 +22,8 @@ from arac.description import Description, not_plain
 from arac.envs import Maker
 from arac.errors import StorageFailure, UserError
 from arac.files import Seal, read_bounded, sync_folder, write_durably
+from arac.processes import cores
 from arac.replay import Mark, ReplayBuffer
-from arac.rollout.local import cores
 
 # What lies in a run folder.
 _FILES = ("config.toml", *metrics.DETERMINISTIC_FILES, "timings.jsonl", "curve.png")
@@ -41,7 +41,7 @@ class Run:
         _check_parts(folder)
         self.folder = folder
         self.description = description
-        self._lock = _locked(folder)
+        self._lock = lock(folder)
         self._metrics = metrics.Metrics(folder)
         self._saved_steps: int | None = None
 
@@ -230,13 +230,13 @@ def fresh_folder(parent: Path, name: str) -> Path:
 def is_locked(folder: Path) -> bool:
     """Whether a process is working on a run."""
     try:
-        os.close(_locked(folder))
+        os.close(lock(folder))
     except UserError:
         return True
     return False
 
 
-def _locked(folder: Path) -> int:
+def lock(folder: Path) -> int:
     """The folder itself, open and locked until it is closed or the process ends."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -13,7 +13,8 @@ from arac.errors import EnvironmentFailure
 from arac.experiments import grid
 from arac.experiments.catalogue import EXPERIMENTS
 from arac.experiments.forecast import Forecast, forecast, kind, trial
-from arac.experiments.sweep import Job, Size
+from arac.experiments.planning import Size
+from arac.sweeps.jobs import Job
 
 SETTINGS = {"hidden_size": 16, "batch_size": 16, "warmup_steps": 100, "eval_interval": 200, "eval_episodes": 1}
 SETTINGS |= {"replay_capacity": 1000, "workers": 0}

@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from arac.processes import cores
 from arac.replay import ReplayBuffer
 from arac.rollout.episode import Episode
-from arac.rollout.local import cores
 from arac.runs import versions
 
 

@@ -1,4 +1,4 @@
-"""The command: `arac train | resume | evaluate | doctor | reproduce | report | bench | list`."""
+"""The command: `arac train | resume | evaluate | doctor | sweep | reproduce | report | bench | list`."""
 
 import os
 import sys
@@ -9,6 +9,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from arac.cli.experiments import bench, report, reproduce
 from arac.cli.looking import examine, list_things
+from arac.cli.sweeping import sweep
 from arac.cli.training import evaluate, resume, train
 from arac.errors import EnvironmentFailure, StorageFailure, UserError
 
@@ -19,6 +20,7 @@ usage: arac COMMAND [...]
   resume RUN       go on with a run that was stopped or killed, exactly where it was
   evaluate RUN     play fresh episodes with the champion of a run
   doctor RUN       verify everything in a run folder and say what was found
+  sweep SPEC.toml  carry out many runs, here or on a Ray cluster; `sweep status DIR` shows how far they are
   reproduce NAME   run an experiment: its table and its picture
   report RUNS      a page with the curves and tables of runs, beside the paper's
   bench            measure how fast it is on this machine
@@ -31,6 +33,7 @@ COMMANDS: dict[str, Callable[[list[str]], int | None]] = {
     "resume": resume,
     "evaluate": evaluate,
     "doctor": examine,
+    "sweep": sweep,
     "reproduce": reproduce,
     "report": report,
     "bench": bench,

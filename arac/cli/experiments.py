@@ -13,7 +13,9 @@ from arac.errors import EnvironmentFailure, UserError
 
 if TYPE_CHECKING:
     from arac.experiments.catalogue import Experiment
-    from arac.experiments.sweep import Job, Size
+    from arac.experiments.planning import Size
+    from arac.sweeps.engines import Engine
+    from arac.sweeps.jobs import Job
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,12 @@ class ReproduceArgs:
     """Where the run folders are; by default below runs/, named after the experiment."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
     """Where tables and pictures go; by default beside the run folders."""
-    processes: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
-    """Runs at a time, each on one core; by default as many as there are cores."""
+    engine: Literal["local", "ray"] = "local"
+    """Where the runs are at work: processes of this machine, or a Ray cluster."""
+    jobs: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
+    """Local runs at a time, each on one core; by default as many as there are cores."""
+    address: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
+    """Of the Ray cluster; by default that in RAY_ADDRESS, or one of this machine."""
 
 
 @dataclass(frozen=True)
@@ -98,26 +104,26 @@ def reproduce(argv: list[str]) -> None:
     from arac.compiling import keep_between_runs
     from arac.experiments.catalogue import EXPERIMENTS
     from arac.experiments.outputs import prepare
-    from arac.experiments.sweep import check
-    from arac.rollout.local import cores
+    from arac.sweeps import choose
+    from arac.sweeps.jobs import check
 
     args = parse(ReproduceArgs, "reproduce", argv)
     experiment = EXPERIMENTS[args.experiment]
     size = _size(args, experiment.full if args.full else experiment.small)
-    processes = len(cores()) if args.processes is None else args.processes
-    for name, value in (("--steps", size.steps), ("--seeds", size.seeds), ("--processes", processes)):
+    for name, value in (("--steps", size.steps), ("--seeds", size.seeds)):
         if value is not None and value < 1:
             raise UserError(f"{name} must be at least 1, got {value}.")
     jobs = experiment.plan(size)
+    engine = choose(args.engine, jobs=args.jobs, address=args.address)
     folder = args.runs or Path("runs") / args.experiment
     out = args.out or folder
     check(jobs, folder)
     keep_between_runs()
     if args.full:
-        _ask(jobs, folder, processes, args.yes)
+        _ask(jobs, folder, engine, args.yes)
     prepare(out)
     try:
-        said, failure = _carry_out(experiment, size, jobs, folder, out, processes)
+        said, failure = _carry_out(experiment, size, jobs, folder, out, engine)
     except KeyboardInterrupt:
         how = shlex.join([program(), "reproduce", *argv])
         saved = "what was trained is saved. Go on with" if jobs else "nothing is kept of it. Once more with"
@@ -129,15 +135,15 @@ def reproduce(argv: list[str]) -> None:
 
 
 def _carry_out(
-    experiment: "Experiment", size: "Size", jobs: "list[Job]", folder: Path, out: Path, processes: int
+    experiment: "Experiment", size: "Size", jobs: "list[Job]", folder: Path, out: Path, engine: "Engine"
 ) -> tuple[str, EnvironmentFailure | None]:
     """What the experiment shows, and how some of its runs failed, if they did and it can be shown without them."""
-    from arac.experiments.sweep import carry_out
+    from arac.sweeps.carrying_out import carry_out
 
     failure = None
     try:
         if jobs:
-            carry_out(jobs, folder, processes=processes)
+            carry_out(jobs, folder, engine)
     except EnvironmentFailure as error:
         if not experiment.shows_part:
             raise
@@ -156,7 +162,7 @@ def _size(args: ReproduceArgs, size: "Size") -> "Size":
     return replace(size, **chosen)
 
 
-def _ask(jobs: "list[Job]", folder: Path, processes: int, agreed: bool) -> None:
+def _ask(jobs: "list[Job]", folder: Path, engine: "Engine", agreed: bool) -> None:
     """Says how much there is to do, and goes on only if that is wanted.
 
     Raises:
@@ -164,7 +170,9 @@ def _ask(jobs: "list[Job]", folder: Path, processes: int, agreed: bool) -> None:
     """
     from arac.experiments.forecast import forecast
 
-    expected = forecast(jobs, folder, processes)
+    with engine:
+        places = engine.places()
+    expected = forecast(jobs, folder, places)
     if expected.runs == 0:  # only to be shown again
         return
     print(expected, flush=True)

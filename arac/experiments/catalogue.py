@@ -6,7 +6,8 @@ from pathlib import Path
 
 from arac.algorithms import ALGORITHMS
 from arac.experiments import deceptive, didactic, grid, repulsion
-from arac.experiments.sweep import Job, Size
+from arac.experiments.planning import Size
+from arac.sweeps.jobs import Job
 
 
 @dataclass(frozen=True)

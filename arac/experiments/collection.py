@@ -1,6 +1,5 @@
 """Run folders as records: what each holds, and in words what is wrong with those that cannot be read."""
 
-import json
 import math
 import os
 import reprlib
@@ -9,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, count, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -18,13 +17,12 @@ from arac import runs
 from arac.errors import UserError
 from arac.experiments.paper import SYSTEMS
 from arac.files import read_bounded
+from arac.reading import lines, named, number, numbers, parsed, whole
+from arac.timings import timings, wall_clock
 
 # What makes a folder look like a run's, and the folders of a run that hold no others.
 _MARKS = {"config.toml", "evaluations.jsonl", "timings.jsonl", ".beginning.tmp"}
 _INNER = {"checkpoints", "replay", "tensorboard"}
-_LIMIT = 2**28  # bytes of a file of rows; a million evaluations have fewer
-Count = TypeVar("Count", int, float)
-_LARGEST = 1e100  # no return comes near it, and its square is still a number
 
 
 @dataclass(frozen=True)
@@ -37,15 +35,6 @@ class Row:
     archive_size: int
     mean_kl: float | None
     kl: tuple[tuple[float, ...], ...]
-
-
-class Timing(NamedTuple):
-    """What the phases of a run have cost when a generation was done; each resumption counts from zero again."""
-
-    env_steps: int
-    generation: int
-    seconds: float
-    phases: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -159,21 +148,21 @@ def read(folder: Path, name: str) -> Record:
     steps_done = max([row.env_steps for row in rows] + [one.env_steps for one in times], default=0)
     champion, complaint = _champion(folder / "champion.json", steps_done)
     try:
-        environment = _named(table["environment"], "environment")
+        environment = named(table["environment"], "environment")
         limit = environment.get("max_episode_steps")
         return Record(
             name=name,
             env=str(environment["id"]),
-            kwargs=_named(environment.get("kwargs", {}), "kwargs"),
-            max_episode_steps=None if limit is None else _whole(limit),
+            kwargs=named(environment.get("kwargs", {}), "kwargs"),
+            max_episode_steps=None if limit is None else whole(limit),
             algorithm=_known(table["algorithm"]),
-            seed=_whole(table["seed"]),
-            planned=_whole(table["steps"]),
-            settings=_named(table["config"], "config"),
-            versions={name: str(value) for name, value in _named(table.get("versions", {}), "versions").items()},
+            seed=whole(table["seed"]),
+            planned=whole(table["steps"]),
+            settings=named(table["config"], "config"),
+            versions={name: str(value) for name, value in named(table.get("versions", {}), "versions").items()},
             rows=rows,
             steps_done=steps_done,
-            seconds=_wall_clock(times),
+            seconds=wall_clock(times),
             champion=champion,
             remarks=(*remarks, *complaint),
         )
@@ -204,59 +193,17 @@ def _known(algorithm: Any) -> str:
     return algorithm
 
 
-def _parsed(text: str | bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        raise ValueError("it is not JSON") from None
-    return _named(value, "content")
-
-
-def _named(value: Any, name: str) -> dict[str, Any]:
-    """A table; its values are whatever they are, as long as they can be shown."""
-    if not isinstance(value, dict):
-        raise ValueError(f"its {name} is not a table")
-    json.dumps(value, default=str)  # a whole number of thousands of digits has no words
-    return value
-
-
-def _whole(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{reprlib.repr(value)} is not a whole number")
-    return _usable(value)
-
-
-def _number(value: Any) -> float:
-    """A number as files have it; it may be infinite or none at all, as a return is that went wrong."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise ValueError(f"{reprlib.repr(value)} is not a number")
-    return value if isinstance(value, float) and math.isinf(value) else float(_usable(value))
-
-
-def _usable(value: Count) -> Count:
-    """Refuses what would overflow as soon as it is squared: no run has such numbers, only a damaged file."""
-    if abs(value) > _LARGEST:
-        raise ValueError(f"a number in it is beyond {_LARGEST:.0e} in size, which is not usable")
-    return value
-
-
-def _numbers(value: Any) -> tuple[float, ...]:
-    if not isinstance(value, list):
-        raise ValueError(f"{reprlib.repr(value)} is not a list of numbers")
-    return tuple(map(_number, value))
-
-
 def _evaluations(path: Path) -> tuple[tuple[Row, ...], list[str]]:
     """The rows of a run, and what is to be said about them. A last line without an end is still being written."""
     if not path.exists():
         raise ValueError("there is no evaluations.jsonl in it")
-    lines = _lines(path)
+    found = lines(path)
     rows = []
-    for number, line in enumerate(lines, 1):
+    for at, line in enumerate(found, 1):
         try:
-            rows.append(_row(_parsed(line)))
+            rows.append(_row(parsed(line)))
         except (ValueError, KeyError) as error:
-            raise ValueError(f"line {number} of its evaluations.jsonl is not an evaluation: {_reason(error)}") from None
+            raise ValueError(f"line {at} of its evaluations.jsonl is not an evaluation: {_reason(error)}") from None
     if any(after.env_steps <= before.env_steps for before, after in pairwise(rows)):
         raise ValueError("the steps in its evaluations.jsonl do not rise from row to row")
     finite = tuple(row for row in rows if math.isfinite(row.champion_return))
@@ -265,59 +212,24 @@ def _evaluations(path: Path) -> tuple[tuple[Row, ...], list[str]]:
 
 
 def _row(row: dict[str, Any]) -> Row:
-    diversity = _named(row.get("diversity") or {}, "diversity")
+    diversity = named(row.get("diversity") or {}, "diversity")
     mean_kl = diversity.get("mean_kl")
     kl = _square(diversity.get("kl") or [])
     return Row(
-        env_steps=_whole(row["env_steps"]),
-        champion_return=_number(row["champion_return"]),
-        fitness=_numbers(row["fitness"]),
-        archive_size=_whole(row.get("archive_size", 0)),
-        mean_kl=None if mean_kl is None else _number(mean_kl),
+        env_steps=whole(row["env_steps"]),
+        champion_return=number(row["champion_return"]),
+        fitness=numbers(row["fitness"]),
+        archive_size=whole(row.get("archive_size", 0)),
+        mean_kl=None if mean_kl is None else number(mean_kl),
         kl=kl,
     )
 
 
 def _square(value: Any) -> tuple[tuple[float, ...], ...]:
-    lines = tuple(map(_numbers, value)) if isinstance(value, list) else ()
+    lines = tuple(map(numbers, value)) if isinstance(value, list) else ()
     if not isinstance(value, list) or any(len(line) != len(lines) for line in lines):
         raise ValueError("the divergences are no square")
     return lines
-
-
-def timings(path: Path) -> list[Timing]:
-    """What each generation of a run has cost; a line that is torn or odd is left out, and no file has no lines."""
-    found = []
-    for line in _lines(path) if path.exists() else []:
-        try:
-            found.append(_timing(_parsed(line)))
-        except (ValueError, KeyError):
-            continue
-    return found
-
-
-def _timing(row: dict[str, Any]) -> Timing:
-    phases = {name: _number(spent) for name, spent in _named(row.get("phases", {}), "phases").items()}
-    timing = Timing(_whole(row["env_steps"]), _whole(row["generation"]), _number(row["seconds"]), phases)
-    if not all(map(math.isfinite, [timing.seconds, *phases.values()])):
-        raise ValueError("its seconds are not finite numbers")
-    return timing
-
-
-def _lines(path: Path) -> list[str]:
-    whole, _, _ = read_bounded(path, _LIMIT).decode(errors="replace").rpartition("\n")
-    return whole.split("\n") if whole else []
-
-
-def _wall_clock(times: Sequence[Timing]) -> float | None:
-    """Seconds of all stretches together: each resumption counts from zero again."""
-    if not times:
-        return None
-    total = times[-1].seconds
-    for one, after in pairwise(times):
-        if after.generation <= one.generation or after.seconds < one.seconds:
-            total += one.seconds
-    return total
 
 
 def _champion(path: Path, steps_done: int) -> tuple[Float[np.ndarray, " episode"] | None, list[str]]:
@@ -325,8 +237,8 @@ def _champion(path: Path, steps_done: int) -> tuple[Float[np.ndarray, " episode"
     if not path.exists():
         return None, []
     try:
-        table = _parsed(read_bounded(path, 2**20))
-        returns, at = np.array(_numbers(table["returns"])), _whole(table["env_steps"])
+        table = parsed(read_bounded(path, 2**20))
+        returns, at = np.array(numbers(table["returns"])), whole(table["env_steps"])
         if not len(returns) or not np.isfinite(returns).all():
             raise ValueError("its returns are not finite numbers")
     except OSError as error:

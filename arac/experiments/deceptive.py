@@ -12,10 +12,11 @@ from arac.agent import load
 from arac.envs import deceptive
 from arac.envs.tasks import full_name
 from arac.experiments.outputs import write
+from arac.experiments.planning import Size, planned, slug
 from arac.experiments.playing import play_each
-from arac.experiments.sweep import Job, Size, planned, run_name, slug
 from arac.plotting import pyplot
 from arac.runs import versions
+from arac.sweeps.jobs import Job, run_name
 
 ENV = "DeceptivePoint"
 # Small networks and a higher learning rate: seconds per run. The same for all, as far as a system has the setting.

@@ -23,7 +23,7 @@ from jaxtyping import Array, Float
 
 from arac import streams
 from arac.experiments.outputs import write
-from arac.experiments.sweep import Job, Size
+from arac.experiments.planning import Size
 from arac.losses import Archived, Base, attraction_repulsion_loss
 from arac.plotting import pyplot
 from arac.policies import FlowPolicy, gaussian
@@ -31,6 +31,7 @@ from arac.policies import flows as radial
 from arac.policies.flow_policy import pre_tanh_log_prob
 from arac.population import take
 from arac.runs import versions
+from arac.sweeps.jobs import Job
 
 # The expert: a crescent around the repulsive policy, which stands where training starts.
 EXPERT_RADIUS, EXPERT_STD = 2.6, 0.6

@@ -1,12 +1,10 @@
 """How long a series of runs will take on this machine: each system is tried for a short while."""
 
-import heapq
-import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import groupby, pairwise
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,17 +16,18 @@ from arac.agent import AGENTS
 from arac.algorithms import find
 from arac.algorithms.shared import Context
 from arac.envs import EnvSpec
-from arac.experiments.collection import timings
-from arac.experiments.sweep import Job, steps_of
+from arac.processes import cores
 from arac.progress import Progress
 from arac.rollout.episode import Episode, Task
-from arac.rollout.local import LocalPool, cores
+from arac.rollout.local import LocalPool
 from arac.rollout.rollouts import Rollouts
+from arac.sweeps.jobs import Job, steps_of, system_of
+from arac.sweeps.ledger import together
+from arac.timings import pace, timings
 
 _EPISODE = 10  # steps of a made-up episode: populations play many of them
 _GENERATIONS = 3  # the first fills replay, in the second all is compiled, the third is timed
 _PLAYED = 0.5  # seconds of real episodes
-_OTHER_PHASES = ("collect", "evaluate", "save")  # all others are updates
 
 
 class Forecast(NamedTuple):
@@ -48,19 +47,12 @@ def forecast(jobs: Sequence[Job], parent: Path, processes: int) -> Forecast:
     waiting = [job for job in jobs if left[job.name]]
     paces: dict[str, float] = {}
     for job in waiting:
-        if pace := _pace_of_runs(parent / other.name for other in jobs if kind(other) == kind(job)):
-            paces[kind(job)] = pace
-    paces |= trials([job for job in waiting if kind(job) not in paces])
-    seconds = _together([left[job.name] * paces[kind(job)] for job in waiting], processes)
+        like_it = (timings(parent / other.name / "timings.jsonl") for other in jobs if other.kind == job.kind)
+        if known := pace(like_it):
+            paces[job.kind] = known
+    paces |= trials([job for job in waiting if job.kind not in paces])
+    seconds = together([left[job.name] * paces[job.kind] for job in waiting], processes)
     return Forecast(len(waiting), sum(left.values()), seconds, max(min(processes, len(waiting)), 1))
-
-
-def _together(spans: Sequence[float], processes: int) -> float:
-    """How long it takes until all have ended, if each begins in its turn when a process is free."""
-    free = [0.0] * processes
-    for span in spans:
-        heapq.heappush(free, heapq.heappop(free) + span)
-    return max(free)
 
 
 def trials(jobs: Sequence[Job]) -> dict[str, float]:
@@ -73,7 +65,7 @@ def trials(jobs: Sequence[Job]) -> dict[str, float]:
     with _one_core():
         specs = {job.env: envs.check(job.env) for job in jobs}
         playing = {env: _playing(spec) for env, spec in specs.items()}
-        systems = [list(ours) for _, ours in groupby(sorted(jobs, key=_system), _system)]
+        systems = [list(ours) for _, ours in groupby(sorted(jobs, key=system_of), system_of)]
         for ours in rich.progress.track(systems, "trying each system", transient=True):
             by_size = {specs[job.env].observation_size: job for job in ours}
             tried = {size: trial(by_size[size]) for size in {min(by_size), max(by_size)}}
@@ -81,7 +73,7 @@ def trials(jobs: Sequence[Job]) -> dict[str, float]:
                 size, longest = specs[job.env].observation_size, specs[job.env].max_episode_steps
                 updates = np.interp(size, sorted(tried), [tried[at].seconds for at in sorted(tried)])
                 evaluated = tried[min(tried)].evaluated * longest  # at most: episodes may end early
-                paces[kind(job)] = float(updates) + playing[job.env] * (1 + evaluated)
+                paces[job.kind] = float(updates) + playing[job.env] * (1 + evaluated)
     return paces
 
 
@@ -151,29 +143,6 @@ def _one_core() -> Iterator[None]:
     finally:
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, before)
-
-
-def kind(job: Job) -> str:
-    """What decides how long a step of it takes."""
-    return f"{_system(job)} on {job.env}"
-
-
-def _system(job: Job) -> str:
-    return json.dumps([job.algorithm, job.settings])
-
-
-def _pace_of_runs(folders: Iterable[Path]) -> float | None:
-    """Seconds per environment step of the runs that are there, where they learned; None where none has."""
-    steps = seconds = 0.0
-    for folder in folders:
-        path = folder / "timings.jsonl"
-        for before, after in pairwise(timings(path) if path.exists() else []):
-            learned = any(spent > 0 for phase, spent in before.phases.items() if phase not in _OTHER_PHASES)
-            # Where a run was begun again, its seconds count from zero and its steps from its checkpoint.
-            if learned and after.seconds > before.seconds and after.env_steps > before.env_steps:
-                steps += after.env_steps - before.env_steps
-                seconds += after.seconds - before.seconds
-    return seconds / steps if steps else None
 
 
 def _span(seconds: float) -> str:

@@ -11,8 +11,9 @@ from arac.agent import load
 from arac.envs.tasks import TASKS
 from arac.errors import UserError
 from arac.experiments import report
-from arac.experiments.sweep import Job, Size, has_reached, planned
+from arac.experiments.planning import Size, planned
 from arac.files import write_durably
+from arac.sweeps.jobs import Job, has_reached
 
 # The paper's eight tasks: those that its table of parameters has.
 PAPER_ENVS = tuple(env for name, env in TASKS.items() if name in presets.paper_table())

@@ -20,11 +20,12 @@ from arac import streams
 from arac.agent import Agent, load
 from arac.diversity import mean_kl, pairwise_kl
 from arac.experiments.outputs import write
+from arac.experiments.planning import Size, planned, slug
 from arac.experiments.playing import play_each
-from arac.experiments.sweep import Job, Size, planned, run_name, slug
 from arac.metrics import read_evaluations
 from arac.plotting import pyplot
 from arac.runs import versions
+from arac.sweeps.jobs import Job, run_name
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "lambda 0": {"ar_coefficient": 0.0},

@@ -16,19 +16,14 @@ from typing import Any
 
 from arac.envs import EnvSpec, can_be_imported, make
 from arac.errors import EnvironmentFailure, UserError
+from arac.processes import how_it_ended, one_thread
 from arac.progress import Progress
 from arac.rollout.episode import Episode, Failure, Task, played
 
-_THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 # Seconds that a worker may take to import everything and make its environment, beside its first episode.
-_START_UP = 120.0
+START_UP = 120.0
 # How often an episode is tried whose worker dies or takes too long.
-_TRIES = 3
-
-
-def cores() -> list[int]:
-    """The cores that this process may use."""
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+TRIES = 3
 
 
 class LocalPool:
@@ -92,7 +87,7 @@ class LocalPool:
         results = []
         for task in tasks:
             progress.check()
-            results.append(self._episode(played(self._env, self._spec.low, self._spec.high, task), task))
+            results.append(episode_of(played(self._env, self._spec.low, self._spec.high, task), task, self._spec))
             progress.advance()
         return results
 
@@ -115,7 +110,7 @@ class LocalPool:
                 try:
                     if (answer := worker.answer()) is None:  # it has only just started up
                         continue
-                    results[number] = self._episode(answer, tasks[number])
+                    results[number] = episode_of(answer, tasks[number], self._spec)
                     progress.advance()
                 except WorkerLost as lost:
                     losses[number] += 1
@@ -125,16 +120,9 @@ class LocalPool:
                 del playing[slot]
         return [results[number] for number in range(len(tasks))]
 
-    def _episode(self, answer: Episode | Failure, task: Task) -> Episode:
-        if not isinstance(answer, Failure):
-            return answer
-        if answer.explained:
-            raise EnvironmentFailure(answer.text)
-        raise EnvironmentFailure(f"{self._spec.id} failed in the {task}:\n{answer.text.rstrip()}")
-
     def _mourn(self, lost: "WorkerLost", task: Task, losses: int, progress: Progress) -> None:
         what = f"{self._spec.id} lost its worker process in the {task}: it {lost.cause}"
-        if losses == _TRIES:
+        if losses == TRIES:
             trace = f":\n{lost.trace}" if lost.trace else "."
             raise EnvironmentFailure(f"{what}, {losses} times in a row{trace}")
         progress.say(f"{what}; the worker is replaced and the episode run again.")
@@ -146,6 +134,19 @@ class LocalPool:
         self._workers = []
         if self._env is not None:
             self._env.close()
+
+
+def episode_of(answer: Episode | Failure, task: Task, spec: EnvSpec) -> Episode:
+    """What a worker answered.
+
+    Raises:
+        EnvironmentFailure: if it is no episode.
+    """
+    if not isinstance(answer, Failure):
+        return answer
+    if answer.explained:
+        raise EnvironmentFailure(answer.text)
+    raise EnvironmentFailure(f"{spec.id} failed in the {task}:\n{answer.text.rstrip()}")
 
 
 class WorkerLost(Exception):
@@ -177,12 +178,7 @@ class _Worker:
             pass_fds=inherited,
             stdin=subprocess.DEVNULL,
             process_group=0,
-            env={
-                **os.environ,
-                **dict.fromkeys(_THREAD_SETTINGS, "1"),
-                "JAX_PLATFORMS": "cpu",
-                "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
-            },
+            env={**one_thread(), "JAX_PLATFORMS": "cpu"},
         )
         there.close()
         os.close(lifeline)
@@ -199,7 +195,7 @@ class _Worker:
 
     def _set_deadline(self) -> None:
         limit = float("inf") if self._time_limit is None else self._time_limit
-        self._deadline = time.monotonic() + limit + (0 if self._ready else _START_UP)
+        self._deadline = time.monotonic() + limit + (0 if self._ready else START_UP)
 
     def is_late(self) -> bool:
         return time.monotonic() > self._deadline
@@ -244,10 +240,4 @@ class _Worker:
         trace = self._traces.read().decode(errors="replace").rstrip()
         status = self._process.returncode
         self.end()
-        return WorkerLost(cause or _in_words(status), trace)
-
-
-def _in_words(status: int | None) -> str:
-    if status is None:
-        return "stopped answering"
-    return f"was killed by {signal.Signals(-status).name}" if status < 0 else f"exited with status {status}"
+        return WorkerLost(cause or how_it_ended(status), trace)

@@ -8,9 +8,6 @@ gone; and where the interpreter says what it was doing if it is ended from outsi
 
 import contextlib
 import faulthandler
-import fcntl
-import os
-import select
 import signal
 import sys
 import traceback
@@ -19,6 +16,7 @@ from multiprocessing.connection import Connection
 import mujoco
 
 from arac.envs import EnvSpec, make
+from arac.processes import end_with
 from arac.rollout.episode import Failure, played
 
 
@@ -38,17 +36,7 @@ def serve(pipe: Connection) -> None:
             pipe.send(played(env, spec.low, spec.high, pipe.recv()))
 
 
-def _end_with_parent(lifeline: int) -> None:
-    """Has the kernel kill this process and its children once the other end is closed, whatever they are doing."""
-    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
-    if hasattr(fcntl, "F_SETSIG"):  # elsewhere SIGIO comes, which ends a process too
-        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
-    fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC)
-    if select.select([lifeline], [], [], 0)[0]:  # the parent was gone before this was set up
-        os._exit(0)
-
-
 if __name__ == "__main__":
-    _end_with_parent(int(sys.argv[2]))
+    end_with(int(sys.argv[2]))
     faulthandler.enable(int(sys.argv[3]))
     serve(Connection(int(sys.argv[1])))

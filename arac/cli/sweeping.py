@@ -1,0 +1,99 @@
+"""`arac sweep` and `arac sweep status`."""
+
+import shlex
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from arac.cli.words import parse, program
+from arac.errors import UserError
+
+
+@dataclass(frozen=True)
+class SweepArgs:
+    """Carry out many ordinary runs: algorithms by tasks by seeds by settings, as a TOML file lists them.
+
+    What is finished is not run again, what was stopped goes on, what fails is tried again: give the same command once
+    more at any time. `arac sweep status DIR` shows from elsewhere how far it is. docs/scaling.md describes the file.
+    """
+
+    spec: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="SPEC.toml")]
+    """What to run."""
+    runs: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
+    """Where the run folders are; by default below runs/, named after the file. On a cluster: a folder that all nodes
+    share."""
+    engine: Literal["local", "ray"] = "local"
+    """Where the runs are at work: processes of this machine, or a Ray cluster."""
+    jobs: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
+    """Local runs at a time, each on cores of its own; by default as many as the cores allow."""
+    address: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
+    """Of the Ray cluster; by default that in RAY_ADDRESS, or one of this machine."""
+    retries: int = 2
+    """How often a run is tried again that failed without getting any further."""
+    dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Only list the runs."""
+
+
+@dataclass(frozen=True)
+class StatusArgs:
+    """Show every run of a sweep, with its progress and the time left."""
+
+    sweep: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DIR")]
+    """The folder of its runs."""
+    watch: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Go on showing it until Ctrl-C, or until nothing is at work any more."""
+
+
+def sweep(argv: list[str]) -> None:
+    if argv[:1] == ["status"]:
+        _status(argv[1:])
+        return
+    from arac.sweeps import choose
+    from arac.sweeps import spec as specs
+    from arac.sweeps.carrying_out import carry_out
+    from arac.sweeps.jobs import check
+
+    args = parse(SweepArgs, "sweep", argv)
+    if args.retries < 0:
+        raise UserError(f"--retries must be at least 0, got {args.retries}.")
+    spec = specs.read(args.spec)
+    folder = args.runs or Path("runs") / args.spec.stem
+    engine = choose(args.engine, jobs=args.jobs, address=args.address, resources=spec.resources)
+    check(spec.jobs, folder)
+    steps = sum(job.steps for job in spec.jobs)
+    if args.dry_run:
+        for job in spec.jobs:
+            print(f"{job.name}  {job.steps:,} steps")
+        print(f"{len(spec.jobs)} runs, {steps:,} steps, into {folder}; nothing was started")
+        return
+    print(f"{len(spec.jobs)} runs, {steps:,} environment steps, into {folder}", flush=True)
+    try:
+        carry_out(spec.jobs, folder, engine, retries=args.retries)
+    except KeyboardInterrupt:
+        how = shlex.join([program(), "sweep", *argv])
+        print(f"\nstopped; what was trained is saved. Go on with: {how}", file=sys.stderr)
+        raise
+    print(f"all runs are finished. Next:\n  {program()} report {folder} --out {folder / 'report'}")
+
+
+def _status(argv: list[str]) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    from arac.sweeps.display import table
+    from arac.sweeps.ledger import Ledger
+
+    args = parse(StatusArgs, "sweep status", argv)
+    ledger = Ledger.read(args.sweep)
+    if not args.watch:
+        Console(width=None if sys.stdout.isatty() else 160).print(table(ledger))
+        return
+    with Live(table(ledger), auto_refresh=False) as live:
+        while ledger.is_at_work:
+            time.sleep(2)
+            ledger = Ledger.read(args.sweep)
+            live.update(table(ledger, live.console.height - 6), refresh=True)

@@ -1,0 +1,67 @@
+"""Many ordinary runs, here or on a Ray cluster."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from arac.errors import UserError
+from arac.sweeps import spec as specs
+from arac.sweeps.carrying_out import RETRIES, carry_out
+from arac.sweeps.engines import Engine, LocalEngine, RayEngine
+from arac.sweeps.launch import ONE_CORE, Resources
+
+EngineName: TypeAlias = Literal["local", "ray"]
+
+
+def sweep(
+    spec: str | os.PathLike[str] | Mapping[str, Any],
+    folder: str | os.PathLike[str],
+    *,
+    engine: EngineName = "local",
+    jobs: int | None = None,
+    address: str | None = None,
+    retries: int = RETRIES,
+    progress_bar: bool = False,
+) -> list[Path]:
+    """Carries out every run of a sweep that is not finished yet, as ordinary run folders.
+
+    Args:
+        spec: a TOML file, or the same as a dictionary: {"algorithms": […], "tasks": […], "seeds": 5, …}.
+        folder: where the run folders are; on a cluster, one that all nodes share.
+        engine: local processes, or a Ray cluster.
+        jobs: local runs at a time; by default as many as the cores allow.
+        address: of the Ray cluster; by default that in RAY_ADDRESS, or one of this machine.
+        retries: how often a run is tried again that failed without getting any further.
+        progress_bar: show a live table, or plain lines where the output is not a terminal.
+
+    Returns:
+        The run folders, in the order of the sweep.
+
+    Raises:
+        UserError: if the spec is not what it should be; nothing was started then.
+        EnvironmentFailure: if runs failed again and again; the others are finished first.
+        KeyboardInterrupt: after Ctrl-C, with a checkpoint of each run written.
+    """
+    wanted = specs.read(spec if isinstance(spec, Mapping) else Path(spec))
+    parent = Path(folder)
+    chosen = choose(engine, jobs=jobs, address=address, resources=wanted.resources)
+    carry_out(wanted.jobs, parent, chosen, retries=retries, show=progress_bar)
+    return [parent / job.name for job in wanted.jobs]
+
+
+def choose(engine: str, *, jobs: int | None, address: str | None, resources: Resources = ONE_CORE) -> Engine:
+    """The engine of that name.
+
+    Raises:
+        UserError: if there is none, or the options are another one's.
+    """
+    if engine not in ("local", "ray"):
+        raise UserError(f"There is no engine {engine!r}; the engines are local and ray.")
+    if engine == "ray" and jobs is not None:
+        raise UserError("jobs is for the local engine: on Ray, the cluster has as many places as it has CPUs.")
+    if engine == "local" and address is not None:
+        raise UserError("address is a Ray cluster's; it goes with the engine ray.")
+    if jobs is not None and jobs < 1:
+        raise UserError(f"jobs must be at least 1, got {jobs}.")
+    return RayEngine(address, resources) if engine == "ray" else LocalEngine(jobs, resources)

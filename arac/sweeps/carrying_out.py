@@ -1,0 +1,112 @@
+"""The loop of a sweep: what is finished is left alone, what was stopped goes on, what fails is tried again."""
+
+import contextlib
+import os
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+from arac import runs
+from arac.errors import EnvironmentFailure, UserError
+from arac.progress import Progress
+from arac.sweeps.display import Display
+from arac.sweeps.engines import Engine
+from arac.sweeps.jobs import Job, check, is_finished, saved_steps
+from arac.sweeps.launch import Ended, log_of
+from arac.sweeps.ledger import Entry, Ledger
+
+RETRIES = 2
+_LOOK = 1.0  # seconds between two looks at how far the runs are
+
+
+def carry_out(jobs: Sequence[Job], parent: Path, engine: Engine, *, retries: int = RETRIES, show: bool = True) -> None:
+    """Sees to it that every job has a finished run in its folder below `parent`.
+
+    A run that fails goes on from its last checkpoint. After `retries` tries more that did not bring it any further it
+    is given up, and told at the end.
+
+    Raises:
+        UserError: if a folder holds another run than its job, or one that went further, or another process works there.
+        EnvironmentFailure: if runs fail; the others are finished first.
+        KeyboardInterrupt: after Ctrl-C or SIGTERM, with a checkpoint of each run written.
+    """
+    check(jobs, parent)
+    try:
+        (parent / "logs").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{parent} cannot be made ({error.strerror}); choose another folder.") from None
+    lock = _locked(parent)
+    try:
+        with engine:
+            _work(Ledger(jobs, parent, engine=engine.name, places=engine.places()), engine, retries, show)
+    finally:
+        os.close(lock)
+
+
+def _work(ledger: Ledger, engine: Engine, retries: int, show: bool) -> None:
+    waiting = deque(entry for entry in ledger.entries if entry.state == "waiting")
+    under_way = 0
+    progress, looked = Progress(), 0.0
+    ledger.write()
+    with progress.heeding_signals(), Display(ledger, show=show) as display:
+        while waiting or under_way:
+            progress.check()
+            while waiting and engine.has_room():
+                entry = waiting.popleft()
+                entry.saved = saved_steps(ledger.parent / entry.job.name)
+                engine.start(entry.job, ledger.parent)
+                under_way += 1
+            for job, ended in engine.ended():
+                under_way -= 1
+                entry = ledger.of(job)
+                _settle(entry, ended, ledger, retries)
+                display.tell(entry)
+                if entry.state == "waiting":
+                    waiting.append(entry)
+                ledger.write()
+            if time.monotonic() > looked + _LOOK or not (waiting or under_way):
+                _see_who_began(ledger, engine)
+                ledger.look()
+                display.show()
+                looked = time.monotonic()
+            time.sleep(0.05)
+    if failed := [entry for entry in ledger.entries if entry.state == "failed"]:
+        raise EnvironmentFailure(_told(failed, ledger))
+
+
+def _settle(entry: Entry, ended: Ended, ledger: Ledger, retries: int) -> None:
+    """Whether a run that is not at work any more is finished, or is to be tried again."""
+    folder = ledger.parent / entry.job.name
+    entry.look(folder)
+    if is_finished(entry.job, folder):
+        entry.state, entry.losses, entry.said = "finished", 0, ""
+        return
+    entry.said = ended.said
+    entry.losses = 1 if saved_steps(folder) > entry.saved else entry.losses + 1
+    entry.state = "failed" if entry.losses > retries else "waiting"
+
+
+def _see_who_began(ledger: Ledger, engine: Engine) -> None:
+    began = [entry for entry in ledger.entries if entry.state == "waiting" and engine.at_work(entry.job)]
+    for entry in began:
+        entry.state = "running"
+    if began:
+        ledger.write()
+
+
+def _told(failed: Sequence[Entry], ledger: Ledger) -> str:
+    many = f"{len(failed)} of {len(ledger.entries)} runs failed"
+    return "\n".join(
+        [f"{many}; the same command tries them again."]
+        + [f"\n{entry.job.name} ({log_of(entry.job, ledger.parent)}):\n{entry.said}" for entry in failed]
+    )
+
+
+def _locked(parent: Path) -> int:
+    """The folder, locked. Somebody who only looks whether it is has it for a moment."""
+    for _ in range(10):
+        with contextlib.suppress(UserError):
+            return runs.lock(parent)
+        time.sleep(0.1)
+    return runs.lock(parent)

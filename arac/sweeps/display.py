@@ -1,0 +1,102 @@
+"""What the user sees of a sweep: a live table in a terminal, lines elsewhere, or nothing."""
+
+import sys
+import time
+from collections.abc import Iterator
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+
+from arac.display import HEARTBEAT, clock
+from arac.sweeps.ledger import Entry, Ledger, State
+
+_COLOURS = {"waiting": "dim", "running": "cyan", "stopped": "yellow", "finished": "green", "failed": "red"}
+# Those that move come first where there is no room for all.
+_IN_ORDER: tuple[State, ...] = ("running", "failed", "stopped", "waiting", "finished")
+
+
+class Display:
+    """Told by the sweep, shown as the place allows."""
+
+    def __init__(self, ledger: Ledger, *, show: bool) -> None:
+        self._ledger = ledger
+        self._shown = show
+        self._live = Live(console=Console(), auto_refresh=False) if show and sys.stdout.isatty() else None
+        self._last = time.monotonic()
+
+    def __enter__(self) -> "Display":
+        if self._live is not None:
+            self._live.__enter__()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        if self._live is not None:
+            self._live.update(table(self._ledger), refresh=True)
+            self._live.__exit__(None, None, None)
+
+    def show(self) -> None:
+        if self._live is not None:
+            room = self._live.console.height - 6
+            self._live.update(table(self._ledger, room), refresh=True)
+        elif self._shown and time.monotonic() > self._last + HEARTBEAT:
+            self._say(summary(self._ledger))
+
+    def tell(self, entry: Entry) -> None:
+        """A run has ended, well or not."""
+        if self._live is None and self._shown:
+            self._say(f"{entry.job.name}: {_outcome(entry)}")
+
+    def _say(self, line: str) -> None:
+        print(line, flush=True)
+        self._last = time.monotonic()
+
+
+def _outcome(entry: Entry) -> str:
+    if entry.state == "finished":
+        found = "" if entry.champion_return is None else f", return {entry.champion_return:,.1f}"
+        return f"finished at {entry.env_steps:,} steps{found}"
+    last = entry.said.splitlines()[-1] if entry.said else ""
+    return f"failed for good: {last}" if entry.state == "failed" else f"failed, and is tried again: {last}"
+
+
+def summary(ledger: Ledger) -> str:
+    """One line on the whole of it."""
+    done, total = ledger.steps
+    states = [f"{count} {state}" for state in _IN_ORDER[:-1] if (count := ledger.count(state))]
+    finished = f"{ledger.count('finished')} of {len(ledger.entries)} runs finished"
+    left = ledger.all_seconds_left()
+    ahead = [] if not any(states) else ["time left: not known yet" if left is None else f"{clock(left)} left"]
+    return " · ".join([", ".join([finished, *states]), f"{done:,} / {total:,} steps", *ahead])
+
+
+def table(ledger: Ledger, room: int | None = None) -> Group:
+    """Every run, or as many as there is room for: the busy ones."""
+    grid = Table("run", "", "", "steps", "return", "left", box=None, pad_edge=False)
+    grid.columns[0].overflow = "fold"
+    for number in (3, 4, 5):
+        grid.columns[number].justify = "right"
+    chosen = list(_by_state(ledger)) if room is not None and len(ledger.entries) > room else ledger.entries
+    for entry in chosen[:room]:
+        grid.add_row(*_row(ledger, entry))
+    more = len(chosen) - len(chosen[:room])
+    return Group(grid, *([f"… and {more} more"] if more else []), "", summary(ledger))
+
+
+def _by_state(ledger: Ledger) -> Iterator[Entry]:
+    for state in _IN_ORDER:
+        yield from (entry for entry in ledger.entries if entry.state == state)
+
+
+def _row(ledger: Ledger, entry: Entry) -> tuple[str | ProgressBar, ...]:
+    left = ledger.seconds_left(entry) if entry.state == "running" else None
+    again = f", try {entry.losses + 1}" if entry.losses and entry.state in ("waiting", "running") else ""
+    return (
+        entry.job.name,
+        f"[{_COLOURS[entry.state]}]{entry.state}{again}[/]",
+        ProgressBar(entry.job.steps, min(entry.env_steps, entry.job.steps), width=12),
+        f"{entry.env_steps:,} / {entry.job.steps:,}",
+        "" if entry.champion_return is None else f"{entry.champion_return:,.1f}",
+        "" if left is None else clock(left),
+    )
