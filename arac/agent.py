@@ -3,8 +3,9 @@
 import os
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import jax
 import numpy as np
@@ -148,6 +149,8 @@ class Agent:
         *,
         total_steps: int | None = None,
         env: Maker | None = None,
+        workers: int | Literal["auto"] | None = None,
+        rollouts: Literal["local", "ray"] | None = None,
         progress_bar: bool = False,
         callback: Callback | None = None,
         say: Callable[[str], None] = warnings.warn,
@@ -158,6 +161,8 @@ class Agent:
             run_dir: the run's folder.
             total_steps: a new goal, counted from the run's beginning, if it should go further than it was started for.
             env: the function or class that makes the environment, if the run began with one.
+            workers: another number of worker processes from here on; results do not depend on it.
+            rollouts: another place for episodes from here on; nor on this.
             progress_bar: as for `learn`.
             callback: as for `learn`.
             say: told in a sentence what was found, before training begins.
@@ -174,6 +179,9 @@ class Agent:
         cls._check_kind(description)
         training.check_run(description, target)
         training.check_memory(description)
+        chosen = {"workers": workers, "rollouts": rollouts}
+        changed: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+        here = replace(description, config=replace(description.config, **changed))
         outline = description.outline()
         run = Run(folder, description)
         try:
@@ -184,7 +192,7 @@ class Agent:
         except BaseException:
             run.close()
             raise
-        agent = cls._made(description, state, replay)
+        agent = cls._made(here, state, replay)
         for sentence in [*found, *_said_of_versions(folder)]:
             say(sentence)
         reached = agent.state.env_steps

@@ -1,7 +1,10 @@
 """The connection to a Ray cluster, which is an extra: `pip install 'arac-rl[ray]'`."""
 
 import logging
+import os
+import re
 import signal
+import socket
 import threading
 import warnings
 from collections.abc import Iterator
@@ -30,6 +33,7 @@ def connected(address: str | None = None, *, show_output: bool) -> Iterator[Any]
     if ray.is_initialized():
         yield ray
         return
+    _check_reachable(address or os.environ.get("RAY_ADDRESS"))
     signals = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     options: dict[str, Any] = {"log_to_driver": show_output, "logging_level": logging.ERROR, "include_dashboard": False}
     try:
@@ -38,10 +42,21 @@ def connected(address: str | None = None, *, show_output: bool) -> Iterator[Any]
                 warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # JAX's, of how Ray starts its processes
                 ray.init(address=address, **options)
         except ConnectionError as error:
-            raise UserError(f"There is no Ray cluster at {address or 'RAY_ADDRESS'}: {error}") from None
+            raise UserError(f"There is no Ray cluster at {address or 'RAY_ADDRESS'}: {error}.") from None
         if threading.current_thread() is threading.main_thread():
             for number, handler in signals.items():  # Ray has put its own in their place
                 signal.signal(number, handler)
         yield ray
     finally:
         ray.shutdown()
+
+
+def _check_reachable(address: str | None) -> None:
+    """Refuses a host and port where nobody listens: Ray would try for minutes."""
+    found = re.fullmatch(r"(?:ray://)?([^/:]+):(\d+)", address or "")
+    if found is None:  # a word that Ray knows, such as auto
+        return
+    try:
+        socket.create_connection((found[1], int(found[2])), timeout=5).close()
+    except OSError as error:
+        raise UserError(f"There is no Ray cluster at {address}: {error.strerror or error}.") from None

@@ -6,7 +6,8 @@ import select
 import signal
 import sys
 
-_ONE_THREAD = dict.fromkeys(
+# Variables of a process whose NumPy keeps to one thread.
+ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
 
@@ -18,7 +19,7 @@ def cores() -> list[int]:
 
 def one_thread() -> dict[str, str]:
     """The variables of a process that finds the same modules as this one, and whose NumPy keeps to one thread."""
-    return {**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    return {**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
 def end_with(lifeline: int) -> None:

@@ -1,4 +1,4 @@
-"""Series of runs: finished ones stay, stopped ones go on, failures are told; and the experiments drawn from them."""
+"""`arac reproduce`: stopped and begun again, and what it draws."""
 
 import json
 import os
@@ -10,63 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from arac import metrics
 from arac.cli import main
-from arac.errors import EnvironmentFailure, UserError
-from arac.experiments.sweep import Job, carry_out, is_finished, steps_of
-
-SETTINGS = {"hidden_size": 8, "batch_size": 8, "warmup_steps": 200, "eval_episodes": 1, "eval_interval": 200}
-SETTINGS |= {"replay_capacity": 10_000}
-
-
-def job(name="one", seed=0, steps=600, env="DeceptivePoint", **settings):
-    return Job(name, "sac", env, seed, steps, {**SETTINGS, **settings})
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    parent = tmp_path_factory.mktemp("sweep")
-    jobs = [job("one", 0), job("two", 1)]
-    carry_out(jobs, parent, processes=2)
-    return parent, jobs
-
-
-def stamps(parent):
-    return {path: path.stat().st_mtime_ns for path in parent.rglob("*") if path.is_file()}
-
-
-def test_jobs_become_ordinary_runs_and_are_done_once(finished):
-    parent, jobs = finished
-    for one in jobs:
-        assert is_finished(one, parent / one.name)
-        assert metrics.read_evaluations(parent / one.name)[-1]["env_steps"] == 600
-    before = stamps(parent)
-    carry_out(jobs, parent, processes=2)
-    assert stamps(parent) == before
-
-
-def test_a_larger_number_of_steps_goes_on_from_what_is_there(finished):
-    parent, _ = finished
-    carry_out([job("two", 1, steps=1000)], parent, processes=1)
-    rows = metrics.read_evaluations(parent / "two")
-    assert [row["env_steps"] for row in rows] == [200, 400, 600, 800, 1000]
-
-
-@pytest.mark.parametrize(
-    ("other", "said"),
-    [({"hidden_size": 16}, "hidden_size 8, not 16"), ({"seed": 3}, "seed 0, not 3"), ({"steps": 400}, "more than 400"),
-     ({"env": "Hopper"}, "env arac/DeceptivePoint-v0, not Hopper-v5")],
-)  # fmt: skip
-def test_a_folder_with_another_run_is_refused(other, said, finished):
-    with pytest.raises(UserError, match=said):
-        carry_out([job(**{"name": "one", **other})], finished[0], processes=1)
-
-
-def test_a_run_that_fails_is_told_after_the_others_are_done(tmp_path):
-    jobs = [job("bad", batch_size=0), job("good")]
-    with pytest.raises(EnvironmentFailure, match=r"1 of 2 runs failed; .*bad\.log ends with: .*batch_size"):
-        carry_out(jobs, tmp_path, processes=1)
-    assert is_finished(jobs[1], tmp_path / "good")
+from arac.sweeps.jobs import steps_of
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from arac.cli import main
 from arac.errors import EnvironmentFailure
 from arac.experiments import grid
 from arac.experiments.catalogue import EXPERIMENTS
-from arac.experiments.forecast import Forecast, forecast, kind, trial
+from arac.experiments.forecast import Forecast, forecast, trial
 from arac.experiments.planning import Size
 from arac.sweeps.jobs import Job
 
@@ -178,8 +178,10 @@ def test_a_forecast_in_words():
 @pytest.fixture
 def full(tmp_path, monkeypatch):
     """The words of a part of a full experiment, whose kinds of run all take 0.01 seconds per step."""
-    monkeypatch.setattr("arac.experiments.forecast.trials", lambda jobs: dict.fromkeys(map(kind, jobs), 0.01))
-    monkeypatch.setattr("arac.rollout.local.cores", lambda: [0, 1])
+    monkeypatch.setattr(
+        "arac.experiments.forecast.trials", lambda jobs: dict.fromkeys([job.kind for job in jobs], 0.01)
+    )
+    monkeypatch.setattr("arac.sweeps.engines.cores", lambda: [0, 1])
     monkeypatch.chdir(tmp_path)
     return ["reproduce", "table", "--full", "--envs", "Hopper-v5", "--algos", "sac", "--seeds", "3"]
 
@@ -208,17 +210,17 @@ def test_no_answer_is_no(full, monkeypatch, capsys):
 
 def test_what_is_finished_is_shown_again_without_a_question(full, monkeypatch, capsys):
     monkeypatch.setattr("arac.experiments.forecast.steps_of", lambda folder: 1_000_000)
-    monkeypatch.setattr("arac.experiments.sweep.carry_out", lambda jobs, folder, processes: None)
+    monkeypatch.setattr("arac.sweeps.carrying_out.carry_out", lambda jobs, folder, engine: None)
     monkeypatch.setitem(EXPERIMENTS, "table", replace(EXPERIMENTS["table"], show=lambda *_: "shown"))
     assert main(full) == 0
     assert "shown" in capsys.readouterr().out
 
 
 def test_a_failed_run_does_not_keep_the_others_from_being_shown(full, monkeypatch, capsys):
-    def fail(jobs, folder, processes):
+    def fail(jobs, folder, engine):
         raise EnvironmentFailure("1 of 3 runs failed")
 
-    monkeypatch.setattr("arac.experiments.sweep.carry_out", fail)
+    monkeypatch.setattr("arac.sweeps.carrying_out.carry_out", fail)
     monkeypatch.setitem(EXPERIMENTS, "table", replace(EXPERIMENTS["table"], show=lambda *_: "shown"))
     assert main([*full, "--yes"]) == 3
     said = capsys.readouterr()
@@ -236,7 +238,7 @@ def test_a_folder_for_results_that_cannot_be_made_is_told_before_anything_begins
 @pytest.mark.parametrize(("words", "answer"), [(["--yes"], None), ([], "y"), ([], "Yes")])
 def test_a_full_experiment_starts_when_agreed(words, answer, full, monkeypatch, capsys):
     started = []
-    monkeypatch.setattr("arac.experiments.sweep.carry_out", lambda jobs, folder, processes: started.extend(jobs))
+    monkeypatch.setattr("arac.sweeps.carrying_out.carry_out", lambda jobs, folder, engine: started.extend(jobs))
     monkeypatch.setitem(EXPERIMENTS, "table", replace(EXPERIMENTS["table"], show=lambda *_: "shown"))
     monkeypatch.setattr("sys.stdin.isatty", lambda: answer is not None)
     monkeypatch.setattr("builtins.input", lambda question: answer)

@@ -9,7 +9,7 @@ from arac.agent import AGENTS
 from arac.errors import UserError
 from arac.experiments import repulsion
 from arac.experiments.catalogue import EXPERIMENTS
-from arac.experiments.sweep import Size
+from arac.experiments.planning import Size
 
 RNG = np.random.default_rng(0)
 

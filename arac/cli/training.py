@@ -52,6 +52,10 @@ class ResumeArgs:
     """The run's folder."""
     steps: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
     """A new total of environment steps, if it should go further than it was started for."""
+    workers: Annotated[int | Literal["auto"] | None, tyro.conf.arg(metavar="INT|auto")] = None
+    """Another number of worker processes from here on. Results do not depend on it."""
+    rollouts: Literal["local", "ray"] | None = None
+    """Another place for episodes from here on. Results do not depend on it."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,8 @@ def resume(argv: list[str]) -> None:
 
     keep_between_runs()
     args = parse(ResumeArgs, "resume", argv)
-    resumed = _run(args.run, lambda: agent.resume(args.run, total_steps=args.steps, progress_bar=True, say=say))
+    chosen = {"total_steps": args.steps, "workers": args.workers, "rollouts": args.rollouts}
+    resumed = _run(args.run, lambda: agent.resume(args.run, **chosen, progress_bar=True, say=say))
     _say_what_came_out(resumed, args.run)
 
 

@@ -1,6 +1,8 @@
 """Episodes on a Ray cluster: each is a task that any node may play."""
 
 import faulthandler
+import os
+import sys
 import uuid
 from contextlib import ExitStack
 from types import TracebackType
@@ -9,6 +11,7 @@ from typing import Any
 from arac import clusters
 from arac.envs import EnvSpec, make
 from arac.errors import EnvironmentFailure
+from arac.processes import ONE_THREAD
 from arac.progress import Progress
 from arac.rollout.episode import Episode, Failure, Task, played
 from arac.rollout.local import START_UP, TRIES, episode_of
@@ -31,8 +34,9 @@ class RayPool:
         self._stack = ExitStack()
         self._ray = self._stack.enter_context(clusters.connected(show_output=True))
         self._spec_there = self._ray.put(spec)
-        on_one_core = {"env_vars": {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}}
-        self._play = self._ray.remote(num_cpus=1, max_retries=TRIES - 1, runtime_env=on_one_core)(_play)
+        variables = {**ONE_THREAD, "JAX_PLATFORMS": "cpu", "PYTHONPATH": _users_modules()}
+        options = {"num_cpus": 1, "max_retries": TRIES - 1, "runtime_env": {"env_vars": variables}}
+        self._play = self._ray.remote(**options)(_play)
 
     def __enter__(self) -> "RayPool":
         return self
@@ -94,16 +98,27 @@ class RayPool:
             ) from None
 
 
+def _users_modules() -> str:
+    """Where this process finds modules beside the installed ones, for nodes on which these folders are there, too."""
+    installed = (sys.prefix, sys.base_prefix)
+    return os.pathsep.join(path for path in sys.path if path and not path.startswith(installed))
+
+
 def _play(
     pool: str, spec: EnvSpec, policies: list[Any], place: int, task: Task, time_limit: float | None
 ) -> Episode | Failure:
     """What a worker does. One that takes too long says where it is and ends itself, even if it hangs in C code."""
-    if time_limit is not None:
-        faulthandler.dump_traceback_later(time_limit + (0 if pool in _made else START_UP), exit=True)
     try:
         if pool not in _made:
+            _end_itself_after(time_limit, START_UP)
             _made.clear()
             _made[pool] = make(spec)
+        _end_itself_after(time_limit)
         return played(_made[pool], spec.low, spec.high, task._replace(policy=policies[place]))
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+def _end_itself_after(time_limit: float | None, more: float = 0.0) -> None:
+    if time_limit is not None:
+        faulthandler.dump_traceback_later(time_limit + more, exit=True)

@@ -66,6 +66,7 @@ def _work(ledger: Ledger, engine: Engine, retries: int, show: bool) -> None:
                     waiting.append(entry)
                 ledger.write()
             if time.monotonic() > looked + _LOOK or not (waiting or under_way):
+                ledger.places = engine.places()
                 _see_who_began(ledger, engine)
                 ledger.look()
                 display.show()

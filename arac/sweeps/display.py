@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Iterator
+from textwrap import shorten
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -57,7 +58,7 @@ def _outcome(entry: Entry) -> str:
     if entry.state == "finished":
         found = "" if entry.champion_return is None else f", return {entry.champion_return:,.1f}"
         return f"finished at {entry.env_steps:,} steps{found}"
-    last = entry.said.splitlines()[-1] if entry.said else ""
+    last = shorten(entry.said.splitlines()[-1], 160, placeholder="…") if entry.said else ""
     return f"failed for good: {last}" if entry.state == "failed" else f"failed, and is tried again: {last}"
 
 

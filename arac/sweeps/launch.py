@@ -72,7 +72,8 @@ class RunProcess:
         with self._log.open("rb") as log:
             log.seek(self._from)
             _, _, written = log.read().decode(errors="replace").partition("\n")
-        return Ended(status, written.strip()[-_TOLD:] or f"it {how_it_ended(status)}")
+        how = [f"it {how_it_ended(status)}"] if status < 0 or not written.strip() else []
+        return Ended(status, "\n".join([written.strip()[-_TOLD:], *how]).strip())
 
     def ask_to_stop(self) -> None:
         """It will save a checkpoint first."""

@@ -117,8 +117,10 @@ class _Reader:
         for part, name in self._given(algorithm):
             path = part, *_path(self._table[part], name, algorithm.name)
             if name not in known:
-                own = "" if len(path) == 3 else f" If it is for another algorithm, put it into [{part}.ALGORITHM]."
-                self._refuse(f"{algorithm.title} has no setting {name!r}.{suggestion(name, known)}{own}", *path)
+                elsewhere = (
+                    f" If it is for another algorithm, put it into [{part}.ALGORITHM]." if len(path) == 2 else ""
+                )
+                self._refuse(f"{algorithm.title} has no setting {name!r}.{suggestion(name, known) or elsewhere}", *path)
             if part == "grid" and not (isinstance(grid[name], list) and grid[name]):
                 self._refuse(f"{name} must be a list of at least one value, got {grid[name]!r}.", *path)
             if part == "grid" and name in fixed:

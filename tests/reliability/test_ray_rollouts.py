@@ -1,0 +1,126 @@
+"""Episodes on Ray: the same bytes as local ones, whatever happens to the workers."""
+
+import sys
+import time
+
+import numpy as np
+import pytest
+from helpers import Constant
+from torture import digest
+
+from arac import ARAC, CEMTD3, clusters, resume
+from arac.envs import check
+from arac.errors import EnvironmentFailure, Interrupted, UserError
+from arac.progress import Progress
+from arac.rollout.cluster import RayPool
+from arac.rollout.episode import Task
+from arac.rollout.local import LocalPool
+
+ray = pytest.importorskip("ray")
+
+SETTINGS = {"hidden_size": 8, "batch_size": 8, "warmup_steps": 400, "eval_episodes": 2, "eval_interval": 600}
+SETTINGS |= {"replay_capacity": 10_000, "population_size": 2, "checkpoint_interval": 400}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def connection():
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+def trained(kind, folder, rollouts, **settings):
+    kind("Pendulum-v1", **{**SETTINGS, **settings}, rollouts=rollouts, workers=1).learn(2400, run_dir=folder)
+    files = digest(folder)
+    files["config.toml"] = (folder / "config.toml").read_text().replace('rollouts = "ray"', 'rollouts = "local"')
+    return files
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+    """A run of ARAC with local rollouts."""
+    return trained(ARAC, tmp_path_factory.mktemp("local") / "run", "local", elites=1)
+
+
+def test_training_on_ray_is_training_with_local_rollouts(local, tmp_path):
+    assert trained(ARAC, tmp_path / "run", "ray", elites=1) == local
+
+
+def test_so_is_that_of_a_system_that_judges_by_what_it_collects(tmp_path):
+    chosen = {"parents": 1, "gradient_actors": 1}
+    ours = trained(CEMTD3, tmp_path / "ray", "ray", **chosen)
+    assert ours == trained(CEMTD3, tmp_path / "local", "local", **chosen)
+
+
+def test_a_run_that_was_begun_with_local_rollouts_goes_on_on_ray(local, tmp_path):
+    def stop(state, _):
+        return state.env_steps < 1200
+
+    first = ARAC("Pendulum-v1", **SETTINGS, elites=1, workers=1)
+    first.learn(2400, run_dir=tmp_path / "run", callback=stop)
+    resume(tmp_path / "run", rollouts="ray", say=print)
+    assert digest(tmp_path / "run") == {**local, "config.toml": digest(tmp_path / "run")["config.toml"]}
+
+
+def tasks(count):
+    return [Task(Constant(0.1, -0.2), "explore", 7, "explore", (number, 0, 0), True) for number in range(count)]
+
+
+def same(one, other):
+    return all(
+        np.array_equal(mine.observations, its.observations) and mine.total == its.total
+        for mine, its in zip(one, other, strict=True)
+    )
+
+
+def test_episodes_come_in_their_order_and_policies_go_there_once(monkeypatch):
+    spec = check("helpers:Probe-v0", kwargs={"length": 20})
+    with LocalPool(spec, 0) as pool:
+        expected = pool.run(tasks(12), Progress())
+    with RayPool(spec) as pool:
+        put = []
+        there = ray.put
+        monkeypatch.setattr(ray, "put", lambda value: put.append(value) or there(value))
+        policy = Constant(0.1, -0.2)
+        same_policy = [task._replace(policy=policy) for task in tasks(12)]
+        assert same(pool.run(same_policy, Progress()), expected)
+        assert put == [[policy]]
+
+
+@pytest.mark.parametrize("trouble", ["dies", "hangs for good"])
+def test_an_episode_whose_worker_is_lost_is_played_again(trouble, tmp_path):
+    """Once: the environment kills its process, or hangs in C until the time is over."""
+    kwargs = {"length": 20, "trouble": trouble, "at": 7, "once": str(tmp_path / "once")}
+    with LocalPool(check("helpers:Probe-v0", kwargs={"length": 20}), 0) as pool:
+        expected = pool.run(tasks(4), Progress())
+    with RayPool(check("helpers:Probe-v0", kwargs=kwargs), time_limit=3) as pool:
+        assert same(pool.run(tasks(4), Progress()), expected)
+    assert (tmp_path / "once").exists()
+
+
+def test_a_worker_that_dies_each_time_is_told(tmp_path):
+    spec = check("helpers:Probe-v0", kwargs={"trouble": "dies", "at": 2})
+    with RayPool(spec) as pool, pytest.raises(EnvironmentFailure, match=r"lost its Ray worker .* 3 times in a row"):
+        pool.run(tasks(1), Progress())
+
+
+def test_what_an_environment_raises_reaches_the_user():
+    spec = check("helpers:Probe-v0", kwargs={"trouble": "raises"})
+    with RayPool(spec) as pool, pytest.raises(EnvironmentFailure, match=r"(?s)Traceback.*the hinge broke"):
+        pool.run(tasks(2), Progress())
+
+
+def test_it_stops_when_it_is_asked_to():
+    progress = Progress()
+    progress._stop = True
+    began = time.monotonic()
+    spec = check("helpers:Probe-v0", kwargs={"trouble": "hangs"})
+    with RayPool(spec) as pool, pytest.raises(Interrupted):
+        pool.run(tasks(2), progress)
+    assert time.monotonic() < began + 30
+
+
+def test_without_ray_it_is_one_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UserError, match=r"pip install 'arac-rl\[ray\]'"), clusters.connected(show_output=True):
+        pass
