@@ -10,8 +10,9 @@ from run_folders import data_of, line_of, run_folder, said, study_of, written
 from arac.cli import main
 from arac.errors import UserError
 from arac.experiments import report
-from arac.experiments.collection import Timing, collect, timings
+from arac.experiments.collection import collect
 from arac.experiments.curves import curve
+from arac.timings import Timing, timings
 
 
 def test_runs_are_found_at_any_depth_and_each_once(tmp_path):

@@ -1,0 +1,152 @@
+"""What sweeps and rollouts on Ray cost, and what the model of docs/scaling.md predicts, against what it takes.
+
+    python benchmarks/scaling.py [jobs rollouts model grid] [--json results/scaling.json] [--runs runs/table]
+
+jobs: a sweep of four short runs, one at a time and two at a time, in turns; and what the model says of both.
+rollouts: an evaluation of ARAC's on local workers and on Ray, in turns; and what it sends over the network.
+model: the runs of a sweep that is finished (--runs), against what short trials on this machine predict.
+grid: what those trials predict for the paper's full grid on 2 to 280 cores.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import cloudpickle  # comes with Ray
+
+from arac import ARAC, sweep
+from arac.bench.machine import processor
+from arac.experiments.catalogue import EXPERIMENTS
+from arac.experiments.forecast import trials
+from arac.progress import Progress
+from arac.rollout.cluster import RayPool
+from arac.rollout.local import LocalPool
+from arac.rollout.rollouts import Pool, Rollouts
+from arac.sweeps import spec as specs
+from arac.sweeps.ledger import Ledger, together
+from arac.timings import pace, wall_clock
+
+SHORT: dict[str, Any] = {
+    "algorithms": ["sac"],
+    "tasks": ["InvertedPendulum-v5"],
+    "seeds": 4,
+    "steps": 3000,
+    "settings": {"warmup_steps": 500, "eval_interval": 3000, "replay_capacity": 10_000},
+}
+ROUNDS = 3
+CORES = (2, 8, 16, 32, 64, 128, 280)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="all, if none is named")
+    parser.add_argument("--json", type=Path, help="also write the numbers to this file, beside those in it")
+    parser.add_argument("--runs", type=Path, default=Path("runs/table"), help="a finished sweep, for the part model")
+    args = parser.parse_args()
+    for name in args.parts or PARTS:
+        numbers = PARTS[name](args.runs)
+        if args.json:
+            before = json.loads(args.json.read_text()) if args.json.exists() else {}
+            args.json.write_text(json.dumps({**before, "machine": processor(), name: numbers}, indent=1) + "\n")
+
+
+def measure_jobs(_: Path) -> dict[str, Any]:
+    """One warm-up for the compiler's cache, then both ways in turns."""
+    seconds: dict[int, list[float]] = {1: [], 2: []}
+    starts: list[float] = []
+    with tempfile.TemporaryDirectory() as folder:
+        sweep({**SHORT, "seeds": [9]}, Path(folder) / "warm-up")
+        for turn in range(ROUNDS):
+            with timed(starts):  # no learning: what a process takes to come up and go
+                sweep({**SHORT, "seeds": [8], "steps": 501}, Path(folder) / f"start{turn}")
+            for jobs, found in seconds.items():
+                with timed(found):
+                    sweep(SHORT, Path(folder) / f"{jobs} jobs, turn {turn}", jobs=jobs)
+    start = statistics.median(starts)
+    wanted = specs.read(SHORT).jobs
+    per_step = trials(wanted[:1])[wanted[0].kind]
+    taken = {jobs: statistics.median(found) for jobs, found in seconds.items()}
+    expected = {jobs: together([start + 2500 * per_step] * 4, jobs) for jobs in seconds}
+    ratio = taken[1] / taken[2]
+    print(f"four runs: one at a time {taken[1]:.1f} s, two at a time {taken[2]:.1f} s: {ratio:.2f} times as fast")
+    print(
+        f"the model: {expected[1]:.1f} s and {expected[2]:.1f} s ({start:.1f} s of each to start and end)\n", flush=True
+    )
+    return {"seconds": taken, "all": seconds, "ratio": ratio, "start": start, "model": expected}
+
+
+def measure_rollouts(_: Path) -> dict[str, Any]:
+    """An evaluation of five agents with ten episodes each."""
+    agent = ARAC("Hopper-v5")
+    spent: dict[str, list[float]] = {"local": [], "ray": []}
+    with LocalPool(agent.env, 2) as here, RayPool(agent.env) as there:
+        pools: dict[str, Pool] = {"local": here, "ray": there}
+        for turn in range(-1, 2 * ROUNDS):  # the first of each starts workers and environments
+            for name, pool in pools.items():
+                began = time.perf_counter()
+                Rollouts(pool, 0, Progress()).evaluate(agent.population, turn + 1, 10)
+                if turn >= 0:
+                    spent[name].append(time.perf_counter() - began)
+    seconds = {name: statistics.median(found) for name, found in spent.items()}
+    parameters = len(cloudpickle.dumps(agent.members()))
+    ratio = seconds["ray"] / seconds["local"]
+    print(
+        f"an evaluation of 50 episodes: local {seconds['local']:.2f} s, Ray {seconds['ray']:.2f} s ({ratio:.2f} times)"
+    )
+    print(f"five policies are {parameters:,} bytes, sent once per node and generation\n", flush=True)
+    return {"seconds": seconds, "ratio": ratio, "parameter_bytes": parameters}
+
+
+def check_model(folder: Path) -> list[dict[str, Any]]:
+    """Real runs against trials, kind by kind."""
+    entries = Ledger.read(folder).entries
+    expected = trials([entry.job for entry in entries])
+    rows = []
+    print(f"{'':32}{'trial, ms/step':>16}{'run, ms/step':>16}{'run / trial':>14}{'wall clock':>12}")
+    for kind in dict.fromkeys(entry.job.kind for entry in entries):
+        ours = [entry for entry in entries if entry.job.kind == kind]
+        taken = pace(entry.times for entry in ours)
+        if taken is None:
+            continue
+        name = f"{ours[0].job.algorithm} on {ours[0].job.env}"
+        clock = statistics.mean(wall_clock(entry.times) or 0.0 for entry in ours)
+        rows.append({"kind": name, "trial_ms": 1000 * expected[kind], "run_ms": 1000 * taken, "seconds": clock})
+        ratio = f"{taken / expected[kind]:.2f}"
+        print(f"{name:32}{1000 * expected[kind]:16.2f}{1000 * taken:16.2f}{ratio:>14}{clock:10.0f} s", flush=True)
+    print()
+    return rows
+
+
+def predict_grid(_: Path) -> dict[str, float]:
+    """The paper's table on so many cores of this kind."""
+    table = EXPERIMENTS["table"]
+    jobs = table.plan(table.full)
+    paces = trials(jobs)
+    spans = [job.steps * paces[job.kind] for job in jobs]
+    days = {str(count): together(spans, count) / 86_400 for count in CORES}
+    longest = max(zip(spans, jobs, strict=True), key=lambda pair: pair[0])
+    steps = sum(job.steps for job in jobs)
+    print(f"{len(jobs)} runs, {steps:,} steps, {sum(spans) / 86_400:.0f} days of one core")
+    print(f"the longest is {longest[1].name}: {longest[0] / 86_400:.1f} days")
+    for count, wanted in days.items():
+        print(f"{count:>6} cores: {wanted:6.1f} days", flush=True)
+    return {"core_days": sum(spans) / 86_400, "longest_days": longest[0] / 86_400, **days}
+
+
+@contextmanager
+def timed(found: list[float]) -> Iterator[None]:
+    began = time.perf_counter()
+    yield
+    found.append(time.perf_counter() - began)
+
+
+PARTS = {"jobs": measure_jobs, "rollouts": measure_rollouts, "model": check_model, "grid": predict_grid}
+
+if __name__ == "__main__":
+    main()
