@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import jax
 import numpy as np
 
-from arac import agent_file, algorithms, checkpoint, envs, runs, training
+from arac import agent_file, algorithms, checkpoint, clusters, envs, runs, training
 from arac.algorithms import Algorithm
 from arac.algorithms.shared import Context, init_replay
 from arac.description import Description, check_seed
@@ -135,7 +135,9 @@ class Agent:
             training.check_memory(self.description)
         run = None
         if run_dir is not None:
-            if self.config.rollouts == "local":
+            if self.config.rollouts == "ray":
+                clusters.check()
+            else:
                 LocalPool.check(self.env, self._workers())
             self.replay.forget_files()
             run = Run.create(Path(run_dir), self.description, target, self.state, self.replay)

@@ -26,14 +26,10 @@ def connected(address: str | None = None, *, show_output: bool) -> Iterator[Any]
     Raises:
         UserError: if Ray is not installed, or there is no cluster at the address.
     """
-    try:
-        import ray
-    except ImportError:
-        raise UserError("Ray is not installed; install it with `pip install 'arac-rl[ray]'`.") from None
+    ray = check(address)
     if ray.is_initialized():
         yield ray
         return
-    _check_reachable(address or os.environ.get("RAY_ADDRESS"))
     signals = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     options: dict[str, Any] = {"log_to_driver": show_output, "logging_level": logging.ERROR, "include_dashboard": False}
     try:
@@ -41,14 +37,31 @@ def connected(address: str | None = None, *, show_output: bool) -> Iterator[Any]
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # JAX's, of how Ray starts its processes
                 ray.init(address=address, **options)
-        except ConnectionError as error:
-            raise UserError(f"There is no Ray cluster at {address or 'RAY_ADDRESS'}: {error}.") from None
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise UserError(f"Ray does not connect to {address or 'a cluster'}: {error}") from None
         if threading.current_thread() is threading.main_thread():
             for number, handler in signals.items():  # Ray has put its own in their place
                 signal.signal(number, handler)
         yield ray
     finally:
         ray.shutdown()
+
+
+def check(address: str | None = None) -> Any:
+    """Ray, if it can be expected to connect.
+
+    Raises:
+        UserError: if it cannot.
+    """
+    try:
+        import ray
+    except ImportError:
+        raise UserError("Ray is not installed; install it with `pip install 'arac-rl[ray]'`.") from None
+    if not ray.is_initialized():
+        _check_reachable(address or os.environ.get("RAY_ADDRESS"))
+    elif address not in (None, "auto", ray.get_runtime_context().gcs_address):
+        raise UserError(f"Ray is connected to another cluster than {address}; call ray.shutdown() first.")
+    return ray
 
 
 def _check_reachable(address: str | None) -> None:

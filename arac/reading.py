@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import reprlib
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,6 +11,7 @@ from arac.files import read_bounded
 
 Count = TypeVar("Count", int, float)
 _LIMIT = 2**28  # bytes of a file of rows; a million evaluations have fewer
+_LONGEST = 2**20  # bytes of a line of rows
 _LARGEST = 1e100  # no return comes near it, and its square is still a number
 
 
@@ -17,6 +19,13 @@ def lines(path: Path) -> list[str]:
     """All whole ones of a file."""
     written, _, _ = read_bounded(path, _LIMIT).decode(errors="replace").rpartition("\n")
     return written.split("\n") if written else []
+
+
+def last_line(path: Path) -> bytes:
+    """The last whole one of a file."""
+    with path.open("rb") as file:
+        file.seek(max(file.seek(0, os.SEEK_END) - _LONGEST, 0))
+        return file.read().rpartition(b"\n")[0].rpartition(b"\n")[2]
 
 
 def parsed(text: str | bytes) -> dict[str, Any]:

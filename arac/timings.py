@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,14 +51,47 @@ def wall_clock(times: Sequence[Timing]) -> float | None:
     return total
 
 
-def pace(runs: Iterable[Sequence[Timing]]) -> float | None:
+def pace(runs: Iterable["Spent"]) -> float | None:
     """Seconds per environment step of some runs, where they learned; None where none has."""
-    steps = seconds = 0.0
-    for times in runs:
-        for before, after in pairwise(times):
-            learned = any(spent > 0 for phase, spent in before.phases.items() if phase not in _OTHER_PHASES)
-            # Where a run was begun again, its seconds count from zero and its steps from its checkpoint.
-            if learned and after.seconds > before.seconds and after.env_steps > before.env_steps:
-                steps += after.env_steps - before.env_steps
-                seconds += after.seconds - before.seconds
-    return seconds / steps if steps else None
+    known = list(runs)
+    steps = sum(run.steps for run in known)
+    return sum(run.seconds for run in known) / steps if steps else None
+
+
+class Spent:
+    """What a run has spent on learning, added up while its timings.jsonl grows."""
+
+    def __init__(self) -> None:
+        self.steps = 0  # while it learned
+        self.seconds = 0.0
+        self.latest: Timing | None = None
+        self._read = 0  # bytes
+
+    @staticmethod
+    def of(path: Path) -> "Spent":
+        spent = Spent()
+        spent.follow(path)
+        return spent
+
+    def follow(self, path: Path) -> None:
+        """Reads what is new. What cannot be read now may be later."""
+        try:
+            with path.open("rb") as file:
+                file.seek(self._read)
+                new, end, _ = file.read().rpartition(b"\n")
+        except OSError:
+            return
+        self._read += len(new) + len(end)
+        for line in new.split(b"\n"):
+            with suppress(ValueError, KeyError):
+                self._add(_timing(parsed(line)))
+
+    def _add(self, after: Timing) -> None:
+        before, self.latest = self.latest, after
+        if before is None:
+            return
+        learned = any(spent > 0 for phase, spent in before.phases.items() if phase not in _OTHER_PHASES)
+        # Where a run was begun again, its seconds count from zero and its steps from its checkpoint.
+        if learned and after.seconds > before.seconds and after.env_steps > before.env_steps:
+            self.steps += after.env_steps - before.env_steps
+            self.seconds += after.seconds - before.seconds

@@ -30,7 +30,7 @@ from arac.rollout.local import LocalPool
 from arac.rollout.rollouts import Pool, Rollouts
 from arac.sweeps import spec as specs
 from arac.sweeps.ledger import Ledger, together
-from arac.timings import pace, wall_clock
+from arac.timings import pace, timings, wall_clock
 
 SHORT: dict[str, Any] = {
     "algorithms": ["sac"],
@@ -39,7 +39,7 @@ SHORT: dict[str, Any] = {
     "steps": 3000,
     "settings": {"warmup_steps": 500, "eval_interval": 3000, "replay_capacity": 10_000},
 }
-ROUNDS = 3
+ROUNDS = 2
 CORES = (2, 8, 16, 32, 64, 128, 280)
 
 
@@ -111,11 +111,11 @@ def check_model(folder: Path) -> list[dict[str, Any]]:
     print(f"{'':32}{'trial, ms/step':>16}{'run, ms/step':>16}{'run / trial':>14}{'wall clock':>12}")
     for kind in dict.fromkeys(entry.job.kind for entry in entries):
         ours = [entry for entry in entries if entry.job.kind == kind]
-        taken = pace(entry.times for entry in ours)
+        taken = pace(entry.spent for entry in ours)
         if taken is None:
             continue
         name = f"{ours[0].job.algorithm} on {ours[0].job.env}"
-        clock = statistics.mean(wall_clock(entry.times) or 0.0 for entry in ours)
+        clock = statistics.mean(wall_clock(timings(folder / entry.job.name / "timings.jsonl")) or 0.0 for entry in ours)
         rows.append({"kind": name, "trial_ms": 1000 * expected[kind], "run_ms": 1000 * taken, "seconds": clock})
         ratio = f"{taken / expected[kind]:.2f}"
         print(f"{name:32}{1000 * expected[kind]:16.2f}{1000 * taken:16.2f}{ratio:>14}{clock:10.0f} s", flush=True)

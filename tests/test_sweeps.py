@@ -4,6 +4,8 @@ import io
 import json
 import os
 import socket
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,15 +13,17 @@ from rich.console import Console
 
 from arac import metrics, runs, sweep
 from arac.cli import main
+from arac.cli.words import keyword_arguments
 from arac.errors import EnvironmentFailure, UserError
 from arac.processes import cores
 from arac.sweeps import spec as specs
 from arac.sweeps.carrying_out import _settle, carry_out
 from arac.sweeps.display import Display, summary, table
-from arac.sweeps.engines import LocalEngine
-from arac.sweeps.jobs import Job, is_finished
+from arac.sweeps.engines import LocalEngine, _places_on
+from arac.sweeps.jobs import Job, check, is_finished
 from arac.sweeps.launch import Ended, Resources, _Cores, _graphics
 from arac.sweeps.ledger import Entry, Ledger, together
+from arac.timings import Spent
 
 SETTINGS = {"hidden_size": 8, "batch_size": 8, "warmup_steps": 200, "eval_episodes": 1, "eval_interval": 200}
 SETTINGS |= {"replay_capacity": 10_000}
@@ -134,6 +138,9 @@ HEAD = 'algorithms = ["arac", "sac"]\ntasks = ["Hopper"]\n'
         (HEAD + "[grid]\nbatch_size = []", r"line 4: batch_size must be a list of at least one value"),
         (HEAD + "[grid]\nbatch_size = [64, 0]", r"line 4: .*batch_size must be at least 1, got 0"),
         (HEAD + "[settings]\ntau = 0.1\n[grid]\ntau = [0.1]", r"line 6: tau stands in settings and in grid"),
+        (HEAD + '[settings]\nrollouts = "ray"', r"line 4: the runs of a sweep play their own episodes"),
+        (HEAD + "[env_kwargs]\nwind = [1, {x = 1}]", r"line 4: wind must be a number, a word or a list"),
+        ("a = " + "[" * 5000, r"some.toml is not TOML"),
         (HEAD + "[grid.td3]\ntau = [0.1]", r"line 3: \[grid.td3\] is for an algorithm, and td3 is not among"),
         (HEAD + "[grid.tdd]\ntau = [0.1]", r"line 3: .* tdd is no algorithm"),
         (HEAD + "grid = 3", r"line 3: grid must be a table"),
@@ -196,6 +203,8 @@ def test_a_dry_run_lists_the_runs_and_starts_nothing(tmp_path, monkeypatch, caps
 def test_more_cores_than_there_are_is_refused():
     with pytest.raises(UserError, match=f"cpus must be at most {len(cores())}"):
         LocalEngine(resources=Resources(len(cores()) + 1))
+    with pytest.raises(UserError, match="gpus are for Ray to give out"):
+        LocalEngine(resources=Resources(1, 0.5))
 
 
 @pytest.fixture(scope="module")
@@ -229,12 +238,27 @@ def test_a_larger_number_of_steps_goes_on_from_what_is_there(finished):
 
 @pytest.mark.parametrize(
     ("other", "said"),
-    [({"hidden_size": 16}, "hidden_size 8, not 16"), ({"seed": 3}, "seed 0, not 3"), ({"steps": 400}, "more than 400"),
-     ({"env": "Hopper"}, "env arac/DeceptivePoint-v0, not Hopper-v5")],
+    [({"hidden_size": 16}, "hidden_size is 16, was 8"), ({"seed": 3}, "seed is 3, was 0"),
+     ({"steps": 400}, "more than 400"),
+     ({"env": "Hopper"}, "environment.id is 'Hopper-v5', was 'arac/DeceptivePoint-v0'")],
 )  # fmt: skip
 def test_a_folder_with_another_run_is_refused(other, said, finished):
     with pytest.raises(UserError, match=said):
         carry_out([job(**{"name": "one", **other})], finished[0], LocalEngine(1))
+
+
+def test_so_is_one_whose_settings_are_no_longer_asked_for(finished):
+    """Its numbers are not those of the defaults, which the same name would stand for."""
+    fewer = {name: value for name, value in SETTINGS.items() if name != "hidden_size"}
+    with pytest.raises(UserError, match="hidden_size is 256, was 8"):
+        check([Job("one", "sac", "DeceptivePoint", 0, 600, fewer)], finished[0])
+    with pytest.raises(UserError, match=r"environment.max_episode_steps is 50, was \d+"):
+        check([replace(job("one"), max_episode_steps=50)], finished[0])
+
+
+def test_settings_without_effect_may_change(finished):
+    check([job("one", episode_timeout=30.0, workers=1)], finished[0])
+    assert job("one", workers=1).words(finished[0] / "one")[-2:] == ["--workers", "1"]
 
 
 def test_another_sweep_in_the_same_folder_is_refused(finished):
@@ -256,7 +280,6 @@ TROUBLE = {
 
 
 def test_a_run_that_fails_is_tried_again_and_told_with_its_traceback_while_others_go_on(tmp_path):
-    """The two seeds come to the step of the trouble both; only one of them is the first there, in each try."""
     breaking = {**TROUBLE, "env_kwargs": {"trouble": "raises", "at": 5, "length": 50}}
     jobs = [*specs.read(breaking).jobs[:1], job("good")]
     with pytest.raises(EnvironmentFailure, match="1 of 2 runs failed; the same command tries them again") as failed:
@@ -285,6 +308,18 @@ def test_a_run_that_fails_once_goes_on_from_its_checkpoint(tmp_path):
     assert "goes on in" in log
 
 
+def test_what_would_be_refused_again_is_given_up_at_once(tmp_path):
+    entry = Entry(job())
+    _settle(entry, Ended(2, "no"), Ledger([entry.job], tmp_path, engine="local", places=1), retries=5)
+    assert entry.state == "failed"
+
+
+@pytest.mark.parametrize("value", [1, 2.5, float("inf"), True, "a b", 'q"uo', "😀", [1, 2], [[0.5], ["x"]], 1e-7])
+def test_arguments_of_an_environment_arrive_as_they_are(value):
+    words = replace(job(), env_kwargs={"size": value}).words(Path("x"))
+    assert keyword_arguments((words[words.index("--env-kwargs") + 1],)) == {"size": value}
+
+
 def test_only_tries_that_bring_nothing_count(tmp_path, monkeypatch):
     saved = iter([100, 100, 200, 200, 200, 200])
     monkeypatch.setattr("arac.sweeps.carrying_out.saved_steps", lambda folder: next(saved))
@@ -296,6 +331,14 @@ def test_only_tries_that_bring_nothing_count(tmp_path, monkeypatch):
         _settle(entry, Ended(1, "no"), ledger, retries=2)
         states.append((entry.losses, entry.state))
     assert states == [(1, "waiting"), (2, "waiting"), (1, "waiting"), (2, "waiting"), (3, "failed"), (4, "failed")]
+
+
+def odd_row(**other):
+    """A sweep.json with one run in which something is wrong."""
+    row = {"name": "x", "algorithm": "sac", "env": "Hopper", "seed": 0, "steps": 3, "settings": {}, "env_kwargs": {}}
+    row |= {"max_episode_steps": None, "state": "waiting", "losses": 0, "said": "", **other}
+    table = {"format": 1, "engine": "local", "host": "x", "at_work": True, "written": 0, "places": 1, "runs": [row]}
+    return json.dumps(table).replace("\\\\ud800", "\\ud800")
 
 
 def rendered(ledger, room=None, width=140):
@@ -370,9 +413,8 @@ def test_what_was_begun_by_a_sweep_that_is_gone_is_stopped(finished):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"runs": 3}', '{"format": 1, "engine": "local", "places": 1, "runs": [{"name": "../x"}]}',
-             '{"engine": "local", "places": 1, "runs": [{"name": "../x", "algorithm": "sac", "env": "Hopper", '
-             '"seed": 0, "steps": 3, "state": "waiting", "losses": 0, "said": ""}]}']
+    "text", ["", "[]", "{}", '{"format": 2}', '{"format": 1, "runs": 3}', odd_row(name="../x"), odd_row(steps=-1),
+             odd_row(name="\\ud800"), odd_row(losses="x"), odd_row(name=3), odd_row(seed=None)[:-1]]
 )  # fmt: skip
 def test_a_status_that_cannot_be_read_is_one_sentence(text, tmp_path, capsys):
     assert main(["sweep", "status", str(tmp_path / "nowhere")]) == 2
@@ -382,6 +424,53 @@ def test_a_status_that_cannot_be_read_is_one_sentence(text, tmp_path, capsys):
     error = capsys.readouterr().err
     assert "sweep.json cannot be read" in error
     assert error.count("\n") == 1
+
+
+def test_numbers_without_end_do_no_harm(tmp_path, capsys):
+    (tmp_path / "sweep.json").write_text(odd_row(losses=-5).replace('"places": 1', '"places": 1' + "0" * 99))
+    assert main(["sweep", "status", str(tmp_path)]) == 0
+    assert "0 of 1 runs finished, 1 waiting" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("ago", "state"), [(10, "running"), (1000, "stopped")])
+def test_a_sweep_on_another_machine_is_at_work_as_long_as_it_writes(ago, state, finished):
+    parent, _ = finished
+    ledger = Ledger([job("one", 0, steps=9000)], parent, engine="ray", places=2)
+    ledger.entries[0].state = "running"
+    ledger.write()
+    table = json.loads((parent / "sweep.json").read_text())
+    table |= {"host": "elsewhere", "written": time.time() - ago}
+    (parent / "sweep.json").write_text(json.dumps(table))
+    assert Ledger.read(parent).entries[0].state == state
+
+
+@pytest.mark.parametrize("text", ["3\n", '{"champion_return": "x"}\n', "[]\n", ""])
+def test_odd_rows_do_not_stop_a_sweep(text, tmp_path):
+    for name in ("evaluations.jsonl", "timings.jsonl"):
+        (tmp_path / name).write_text(text)
+    entry = Entry(job())
+    entry.look(tmp_path)
+    assert (entry.env_steps, entry.champion_return) == (0, None)
+
+
+def test_what_a_run_spends_is_added_up_while_its_file_grows(tmp_path):
+    path, spent = tmp_path / "timings.jsonl", Spent()
+    spent.follow(path)
+    assert spent.latest is None
+    rows = [{"env_steps": 100 * n, "generation": n, "seconds": 2.0 * n, "phases": {"update": 1.0}} for n in range(1, 5)]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    for end in (30, 150, 151, len(lines)):
+        path.write_text(lines[:end])
+        spent.follow(path)
+    assert (spent.steps, spent.seconds, spent.latest.env_steps) == (300, 6.0, 400)
+
+
+def test_room_on_the_nodes_of_a_cluster():
+    assert _places_on({"CPU": 8.0}, Resources(3)) == 2
+    assert _places_on({"CPU": 64.0, "GPU": 1.0}, Resources(1, 0.1)) == 10
+    assert _places_on({"CPU": 64.0, "GPU": 4.0}, Resources(1, 0.6)) == 4
+    assert _places_on({"CPU": 64.0, "GPU": 4.0}, Resources(1, 2.0)) == 2
+    assert _places_on({"CPU": 64.0}, Resources(1, 0.5)) == 0
 
 
 def test_runs_begin_in_their_turn_when_a_place_is_free():
@@ -394,8 +483,10 @@ def test_a_core_is_one_runs_alone_until_it_is_given_back(monkeypatch):
     monkeypatch.setattr("arac.sweeps.launch.cores", lambda: [1000, 1001, 1002])
     first, second = _Cores(2), _Cores(1)
     assert (first.numbers, second.numbers) == ([1000, 1001], [1002])
-    shared = _Cores(1)
-    assert len(shared.numbers) == 1  # there is none left for it alone
+    shared = [_Cores(1).numbers[0] for _ in range(6)]  # there is none left for them alone
+    assert sorted(shared) == [1000, 1000, 1001, 1001, 1002, 1002]
+    with pytest.raises(UserError, match=r"A run needs 4 cores, and on .* there are 3"):
+        _Cores(4)
     first.give_back()
     assert _Cores(2).numbers == [1000, 1001]
     with pytest.raises(OSError, match="in use"):

@@ -1,6 +1,5 @@
 """`arac reproduce`, `arac report` and `arac bench`."""
 
-import shlex
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from arac.cli.words import parse, program
+from arac.cli.words import parse, say_stopped
 from arac.errors import EnvironmentFailure, UserError
 
 if TYPE_CHECKING:
@@ -124,10 +123,8 @@ def reproduce(argv: list[str]) -> None:
     prepare(out)
     try:
         said, failure = _carry_out(experiment, size, jobs, folder, out, engine)
-    except KeyboardInterrupt:
-        how = shlex.join([program(), "reproduce", *argv])
-        saved = "what was trained is saved. Go on with" if jobs else "nothing is kept of it. Once more with"
-        print(f"\nstopped; {saved}: {how}", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        say_stopped(stop, ["reproduce", *argv], kept=bool(jobs))
         raise
     print(f"\n{said}\ntables, numbers and pictures: {out}", flush=True)
     if failure is not None:

@@ -1,6 +1,5 @@
 """`arac sweep` and `arac sweep status`."""
 
-import shlex
 import sys
 import time
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from arac.cli.words import parse, program
+from arac.cli.words import parse, program, say_stopped
 from arac.errors import UserError
 
 
@@ -55,7 +54,6 @@ def sweep(argv: list[str]) -> None:
     from arac.sweeps import choose
     from arac.sweeps import spec as specs
     from arac.sweeps.carrying_out import carry_out
-    from arac.sweeps.jobs import check
 
     args = parse(SweepArgs, "sweep", argv)
     if args.retries < 0:
@@ -63,7 +61,6 @@ def sweep(argv: list[str]) -> None:
     spec = specs.read(args.spec)
     folder = args.runs or Path("runs") / args.spec.stem
     engine = choose(args.engine, jobs=args.jobs, address=args.address, resources=spec.resources)
-    check(spec.jobs, folder)
     steps = sum(job.steps for job in spec.jobs)
     if args.dry_run:
         for job in spec.jobs:
@@ -73,9 +70,8 @@ def sweep(argv: list[str]) -> None:
     print(f"{len(spec.jobs)} runs, {steps:,} environment steps, into {folder}", flush=True)
     try:
         carry_out(spec.jobs, folder, engine, retries=args.retries)
-    except KeyboardInterrupt:
-        how = shlex.join([program(), "sweep", *argv])
-        print(f"\nstopped; what was trained is saved. Go on with: {how}", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        say_stopped(stop, ["sweep", *argv])
         raise
     print(f"all runs are finished. Next:\n  {program()} report {folder} --out {folder / 'report'}")
 
@@ -84,16 +80,16 @@ def _status(argv: list[str]) -> None:
     from rich.console import Console
     from rich.live import Live
 
-    from arac.sweeps.display import table
+    from arac.sweeps.display import room_on, table
     from arac.sweeps.ledger import Ledger
 
     args = parse(StatusArgs, "sweep status", argv)
     ledger = Ledger.read(args.sweep)
     if not args.watch:
-        Console(width=None if sys.stdout.isatty() else 160).print(table(ledger))
+        Console(width=None if sys.stdout.isatty() else 160, highlight=False).print(table(ledger))
         return
-    with Live(table(ledger), auto_refresh=False) as live:
+    with Live(table(ledger), console=Console(highlight=False), auto_refresh=False) as live:
         while ledger.is_at_work:
             time.sleep(2)
             ledger = Ledger.read(args.sweep)
-            live.update(table(ledger, live.console.height - 6), refresh=True)
+            live.update(table(ledger, room_on(live.console)), refresh=True)

@@ -1,6 +1,5 @@
 """`arac train`, `arac resume` and `arac evaluate`."""
 
-import re
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -75,6 +74,7 @@ def train(argv: list[str]) -> None:
     from arac.agent import AGENTS
     from arac.algorithms import find
     from arac.compiling import keep_between_runs
+    from arac.sweeps.jobs import run_name
     from arac.training import check_memory, check_run
 
     keep_between_runs()
@@ -100,7 +100,7 @@ def train(argv: list[str]) -> None:
     )
     check_run(agent.description, args.steps)
     check_memory(agent.description)
-    name = f"{re.sub(r'[/:]', '_', agent.env.id)}-{algorithm.name}-seed{args.seed}"
+    name = run_name(agent.env.id, algorithm.name, args.seed)
     folder = args.run_dir or runs.fresh_folder(Path("runs"), name)
     runs.check_free(folder)
     _say_what_starts(agent, args.steps, folder)

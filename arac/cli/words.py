@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+import shlex
 import shutil
 import sys
 import tomllib
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 
 import tyro
 
-from arac.errors import UserError
+from arac.errors import Interrupted, UserError
 
 ArgsT = TypeVar("ArgsT")
 
@@ -54,6 +55,14 @@ def keyword_arguments(words: tuple[str, ...]) -> dict[str, Any]:
 
 def say(sentence: str) -> None:
     print(sentence, flush=True)
+
+
+def say_stopped(stop: KeyboardInterrupt, words: list[str], *, kept: bool = True) -> None:
+    """After a series of runs was stopped: what is kept of them, and the command that goes on."""
+    saved = isinstance(stop, Interrupted)
+    what = "stopped; what was trained is saved" if saved else "stopped at once; the last checkpoints stand"
+    sentence = f"{what}. Go on" if kept else "stopped; nothing is kept of it. Once more"
+    print(f"\n{sentence} with: {shlex.join([program(), *words])}", file=sys.stderr)
 
 
 def program(name: str = "arac") -> str:

@@ -23,7 +23,7 @@ from arac.rollout.local import LocalPool
 from arac.rollout.rollouts import Rollouts
 from arac.sweeps.jobs import Job, steps_of, system_of
 from arac.sweeps.ledger import together
-from arac.timings import pace, timings
+from arac.timings import Spent, pace
 
 _EPISODE = 10  # steps of a made-up episode: populations play many of them
 _GENERATIONS = 3  # the first fills replay, in the second all is compiled, the third is timed
@@ -47,7 +47,7 @@ def forecast(jobs: Sequence[Job], parent: Path, processes: int) -> Forecast:
     waiting = [job for job in jobs if left[job.name]]
     paces: dict[str, float] = {}
     for job in waiting:
-        like_it = (timings(parent / other.name / "timings.jsonl") for other in jobs if other.kind == job.kind)
+        like_it = (Spent.of(parent / other.name / "timings.jsonl") for other in jobs if other.kind == job.kind)
         if known := pace(like_it):
             paces[job.kind] = known
     paces |= trials([job for job in waiting if job.kind not in paces])

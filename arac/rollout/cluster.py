@@ -2,11 +2,14 @@
 
 import faulthandler
 import os
+import pickle
 import sys
 import uuid
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
+
+import mujoco
 
 from arac import clusters
 from arac.envs import EnvSpec, make
@@ -31,6 +34,7 @@ class RayPool:
         self._spec = spec
         self._time_limit = time_limit
         self._name = uuid.uuid4().hex
+        self._last: tuple[bytes, Any] | None = None  # the policies that were sent last, and where they are
         self._stack = ExitStack()
         self._ray = self._stack.enter_context(clusters.connected(show_output=True))
         self._spec_there = self._ray.put(spec)
@@ -55,7 +59,7 @@ class RayPool:
         """
         policies = {id(task.policy): task.policy for task in tasks}
         places = {key: place for place, key in enumerate(policies)}
-        there = self._ray.put(list(policies.values()))
+        there = self._sent(list(policies.values()))
         numbers = {
             self._play.remote(
                 self._name,
@@ -82,6 +86,13 @@ class RayPool:
                 self._ray.cancel(reference, force=True)
         return [results[number] for number in range(len(tasks))]
 
+    def _sent(self, policies: list[Any]) -> Any:
+        """Where they are in the object store: a generation is evaluated and then collects with the same ones."""
+        written = pickle.dumps(policies)
+        if self._last is None or self._last[0] != written:
+            self._last = (written, self._ray.put(policies))
+        return self._last[1]
+
     def _answer(self, reference: Any, task: Task) -> Episode | Failure:
         try:
             return self._ray.get(reference)
@@ -101,7 +112,8 @@ class RayPool:
 def _users_modules() -> str:
     """Where this process finds modules beside the installed ones, for nodes on which these folders are there, too."""
     installed = (sys.prefix, sys.base_prefix)
-    return os.pathsep.join(path for path in sys.path if path and not path.startswith(installed))
+    ours = [path for path in sys.path if path and not path.startswith(installed)]
+    return os.pathsep.join([*ours, "${PYTHONPATH}"])  # beside those that the node has
 
 
 def _play(
@@ -111,8 +123,11 @@ def _play(
     try:
         if pool not in _made:
             _end_itself_after(time_limit, START_UP)
+            for other in _made.values():
+                other.close()
             _made.clear()
             _made[pool] = make(spec)
+            mujoco.set_mju_user_warning(lambda _: None)  # they would go to a file in the worker's folder
         _end_itself_after(time_limit)
         return played(_made[pool], spec.low, spec.high, task._replace(policy=policies[place]))
     finally:

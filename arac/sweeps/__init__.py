@@ -43,6 +43,8 @@ def sweep(
         EnvironmentFailure: if runs failed again and again; the others are finished first.
         KeyboardInterrupt: after Ctrl-C, with a checkpoint of each run written.
     """
+    if retries < 0:
+        raise UserError(f"retries must be at least 0, got {retries}.")
     wanted = specs.read(spec if isinstance(spec, Mapping) else Path(spec))
     parent = Path(folder)
     chosen = choose(engine, jobs=jobs, address=address, resources=wanted.resources)

@@ -8,16 +8,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from arac import runs
-from arac.errors import EnvironmentFailure, UserError
+from arac.errors import EnvironmentFailure, Interrupted, UserError
 from arac.progress import Progress
 from arac.sweeps.display import Display
 from arac.sweeps.engines import Engine
 from arac.sweeps.jobs import Job, check, is_finished, saved_steps
 from arac.sweeps.launch import Ended, log_of
-from arac.sweeps.ledger import Entry, Ledger
+from arac.sweeps.ledger import HEARTBEAT, Entry, Ledger
 
 RETRIES = 2
 _LOOK = 1.0  # seconds between two looks at how far the runs are
+_PAUSE = 5.0  # seconds before a try, for each that has brought nothing before it but the first
+_ON_THEIR_WAY = 10.0  # seconds that the last files of a run may take to be seen here
+_REFUSED = 2  # the exit status of a run that asks for something impossible, and would again
 
 
 def carry_out(jobs: Sequence[Job], parent: Path, engine: Engine, *, retries: int = RETRIES, show: bool = True) -> None:
@@ -37,22 +40,32 @@ def carry_out(jobs: Sequence[Job], parent: Path, engine: Engine, *, retries: int
     except OSError as error:
         raise UserError(f"{parent} cannot be made ({error.strerror}); choose another folder.") from None
     lock = _locked(parent)
+    progress = Progress()
     try:
-        with engine:
-            _work(Ledger(jobs, parent, engine=engine.name, places=engine.places()), engine, retries, show)
+        with progress.heeding_signals(), engine:
+            ledger = Ledger(jobs, parent, engine=engine.name, places=engine.places())
+            try:
+                _work(ledger, engine, retries, progress, show)
+            except Interrupted:
+                if show:
+                    print("\nstopping: the runs save their checkpoints first", flush=True)
+                raise
+            finally:
+                ledger.write(at_work=False)
     finally:
         os.close(lock)
+    if failed := [entry for entry in ledger.entries if entry.state == "failed"]:
+        raise EnvironmentFailure(_told(failed, ledger))
 
 
-def _work(ledger: Ledger, engine: Engine, retries: int, show: bool) -> None:
+def _work(ledger: Ledger, engine: Engine, retries: int, progress: Progress, show: bool) -> None:
     waiting = deque(entry for entry in ledger.entries if entry.state == "waiting")
     under_way = 0
-    progress, looked = Progress(), 0.0
-    ledger.write()
-    with progress.heeding_signals(), Display(ledger, show=show) as display:
+    looked = written = 0.0
+    with Display(ledger, show=show) as display:
         while waiting or under_way:
             progress.check()
-            while waiting and engine.has_room():
+            while waiting and waiting[0].not_before < time.monotonic() and engine.has_room():
                 entry = waiting.popleft()
                 entry.saved = saved_steps(ledger.parent / entry.job.name)
                 engine.start(entry.job, ledger.parent)
@@ -64,36 +77,42 @@ def _work(ledger: Ledger, engine: Engine, retries: int, show: bool) -> None:
                 display.tell(entry)
                 if entry.state == "waiting":
                     waiting.append(entry)
-                ledger.write()
+                written = 0.0
             if time.monotonic() > looked + _LOOK or not (waiting or under_way):
                 ledger.places = engine.places()
-                _see_who_began(ledger, engine)
+                if _see_who_began(ledger, engine):
+                    written = 0.0
                 ledger.look()
                 display.show()
                 looked = time.monotonic()
+            if time.monotonic() > written + HEARTBEAT:
+                ledger.write()
+                written = time.monotonic()
             time.sleep(0.05)
-    if failed := [entry for entry in ledger.entries if entry.state == "failed"]:
-        raise EnvironmentFailure(_told(failed, ledger))
 
 
 def _settle(entry: Entry, ended: Ended, ledger: Ledger, retries: int) -> None:
     """Whether a run that is not at work any more is finished, or is to be tried again."""
     folder = ledger.parent / entry.job.name
+    give_up = time.monotonic() + _ON_THEIR_WAY
+    while ended.status == 0 and not is_finished(entry.job, folder) and time.monotonic() < give_up:
+        time.sleep(0.1)
     entry.look(folder)
     if is_finished(entry.job, folder):
         entry.state, entry.losses, entry.said = "finished", 0, ""
         return
     entry.said = ended.said
     entry.losses = 1 if saved_steps(folder) > entry.saved else entry.losses + 1
-    entry.state = "failed" if entry.losses > retries else "waiting"
+    entry.state = "failed" if entry.losses > retries or ended.status == _REFUSED else "waiting"
+    entry.not_before = time.monotonic() + _PAUSE * (entry.losses - 1)
 
 
-def _see_who_began(ledger: Ledger, engine: Engine) -> None:
+def _see_who_began(ledger: Ledger, engine: Engine) -> bool:
+    """Whether somebody did."""
     began = [entry for entry in ledger.entries if entry.state == "waiting" and engine.at_work(entry.job)]
     for entry in began:
         entry.state = "running"
-    if began:
-        ledger.write()
+    return bool(began)
 
 
 def _told(failed: Sequence[Entry], ledger: Ledger) -> str:

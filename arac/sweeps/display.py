@@ -24,7 +24,9 @@ class Display:
     def __init__(self, ledger: Ledger, *, show: bool) -> None:
         self._ledger = ledger
         self._shown = show
-        self._live = Live(console=Console(), auto_refresh=False) if show and sys.stdout.isatty() else None
+        self._live = (
+            Live(console=Console(highlight=False), auto_refresh=False) if show and sys.stdout.isatty() else None
+        )
         self._last = time.monotonic()
 
     def __enter__(self) -> "Display":
@@ -39,8 +41,7 @@ class Display:
 
     def show(self) -> None:
         if self._live is not None:
-            room = self._live.console.height - 6
-            self._live.update(table(self._ledger, room), refresh=True)
+            self._live.update(table(self._ledger, room_on(self._live.console)), refresh=True)
         elif self._shown and time.monotonic() > self._last + HEARTBEAT:
             self._say(summary(self._ledger))
 
@@ -76,13 +77,20 @@ def table(ledger: Ledger, room: int | None = None) -> Group:
     """Every run, or as many as there is room for: the busy ones."""
     grid = Table("run", "", "", "steps", "return", "left", box=None, pad_edge=False)
     grid.columns[0].overflow = "fold"
+    grid.columns[1].no_wrap = grid.columns[3].no_wrap = True
     for number in (3, 4, 5):
         grid.columns[number].justify = "right"
     chosen = list(_by_state(ledger)) if room is not None and len(ledger.entries) > room else ledger.entries
+    left = ledger.seconds_left()
     for entry in chosen[:room]:
-        grid.add_row(*_row(ledger, entry))
+        grid.add_row(*_row(entry, left.get(entry.job.name)))
     more = len(chosen) - len(chosen[:room])
     return Group(grid, *([f"… and {more} more"] if more else []), "", summary(ledger))
+
+
+def room_on(console: Console) -> int:
+    """For how many runs a screen has lines."""
+    return max(console.height - 6, 1)
 
 
 def _by_state(ledger: Ledger) -> Iterator[Entry]:
@@ -90,14 +98,13 @@ def _by_state(ledger: Ledger) -> Iterator[Entry]:
         yield from (entry for entry in ledger.entries if entry.state == state)
 
 
-def _row(ledger: Ledger, entry: Entry) -> tuple[str | ProgressBar, ...]:
-    left = ledger.seconds_left(entry) if entry.state == "running" else None
+def _row(entry: Entry, left: float | None) -> tuple[str | ProgressBar, ...]:
     again = f", try {entry.losses + 1}" if entry.losses and entry.state in ("waiting", "running") else ""
     return (
         entry.job.name,
         f"[{_COLOURS[entry.state]}]{entry.state}{again}[/]",
-        ProgressBar(entry.job.steps, min(entry.env_steps, entry.job.steps), width=12),
+        ProgressBar(entry.job.steps, min(entry.env_steps, entry.job.steps), width=8),
         f"{entry.env_steps:,} / {entry.job.steps:,}",
         "" if entry.champion_return is None else f"{entry.champion_return:,.1f}",
-        "" if left is None else clock(left),
+        clock(left) if left is not None and entry.state == "running" else "",
     )

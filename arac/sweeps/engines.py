@@ -5,13 +5,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from arac import clusters, runs
+from arac import clusters
 from arac.errors import UserError
 from arac.processes import cores
-from arac.sweeps.jobs import Job
+from arac.sweeps.jobs import Job, becomes_free
 from arac.sweeps.launch import ONE_CORE, Ended, Resources, RunProcess, log_of
 
-# Seconds that a run's lock may stay with a process that is dying on another node, or its last writes be on their way.
+# Seconds that a run's lock may stay with a process that is dying on another node.
 _PATIENCE = 60.0
 
 
@@ -46,6 +46,8 @@ class LocalEngine:
         there = len(cores())
         if resources.cpus > there:
             raise UserError(f"cpus must be at most {there}, the cores of this machine, got {resources.cpus}.")
+        if resources.gpus:
+            raise UserError("gpus are for Ray to give out: use --engine ray, on one machine, too.")
         self._places = there // resources.cpus if jobs is None else jobs
         self._resources = resources
         self._at_work: list[tuple[Job, RunProcess]] = []
@@ -96,23 +98,24 @@ class RayEngine:
         self._ray = self._stack.enter_context(clusters.connected(self._address, show_output=False))
         cpus, gpus = self._resources
         self._task = self._ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0)(_carry_out_here)
+        if not self.places():
+            self._stack.close()
+            raise UserError(f"No node of the Ray cluster has {cpus} CPUs and {gpus:g} GPUs, which each run needs.")
         return self
 
     def __exit__(self, *failure: object) -> None:
         try:
             for reference in self._at_work:
                 self._ray.cancel(reference, force=False)
-            if self._at_work:
-                self._ray.wait(list(self._at_work), num_returns=len(self._at_work), timeout=_PATIENCE)
+            saving = list(self._at_work)
+            while saving:
+                _, saving = self._ray.wait(saving, num_returns=len(saving), timeout=0.5)
         finally:
             self._at_work = {}
             self._stack.close()
 
     def places(self) -> int:
-        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        cpus, gpus = self._resources
-        by_node = [min(node.get("CPU", 0) // cpus, node.get("GPU", 0) // gpus if gpus else 10**6) for node in nodes]
-        return max(int(sum(by_node)), 1)
+        return sum(_places_on(node["Resources"], self._resources) for node in self._ray.nodes() if node["Alive"])
 
     def has_room(self) -> bool:
         return True
@@ -139,7 +142,7 @@ class RayEngine:
         try:
             return self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:
-            return Ended(None, str(error.cause))
+            return Ended(None, str(error))
         except self._ray.exceptions.RayError as error:  # its process or its node is gone
             return Ended(None, f"its Ray worker was lost: {error}")
 
@@ -148,15 +151,27 @@ def _carry_out_here(job: Job, parent: Path, resources: Resources) -> Ended:
     """What a Ray worker does for a run: waits for the process that does it. Ends that one, too, if it is told to."""
     if not (parent / "logs").is_dir():
         raise UserError(f"{parent} is not there on this node: the folder of a sweep must be shared by all nodes.")
-    folder, began = parent / job.name, time.monotonic()
-    while folder.is_dir() and runs.is_locked(folder) and time.monotonic() < began + _PATIENCE:
-        time.sleep(0.2)
-    process = RunProcess(job, parent, resources)
+    folder = parent / job.name
+    if folder.is_dir():
+        becomes_free(folder, _PATIENCE)  # else the run itself will say that it is not
+    process = None
     try:
+        process = RunProcess(job, parent, resources)
         while (ended := process.poll()) is None:
             time.sleep(0.2)
         return ended
     except BaseException:
-        process.ask_to_stop()
-        process.wait()
+        if process is not None:
+            process.ask_to_stop()
+            process.wait()
         raise
+
+
+def _places_on(node: dict[str, float], resources: Resources) -> int:
+    """For how many runs there is room on an empty node."""
+    by_cpu = int(node.get("CPU", 0)) // resources.cpus
+    if not resources.gpus:
+        return by_cpu
+    gpus = int(node.get("GPU", 0))
+    by_gpu = gpus * int(1 / resources.gpus + 1e-9) if resources.gpus < 1 else gpus // int(resources.gpus)
+    return min(by_cpu, by_gpu)

@@ -2,20 +2,27 @@
 
 import json
 import re
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from arac import checkpoint, presets, runs
-from arac.algorithms import Algorithm
+import tomli_w
+
+from arac import checkpoint, envs, presets, runs
+from arac.algorithms import Algorithm, find
 from arac.algorithms.shared import learning_steps
 from arac.description import Description, check_seed
 from arac.envs import EnvSpec
 from arac.envs.tasks import full_name
 from arac.errors import UserError
 from arac.training import check_run
+
+# Seconds that a process may still hold its run's lock while it is being killed.
+_DYING = 3.0
 
 
 @dataclass(frozen=True)
@@ -31,7 +38,7 @@ class Job:
     env_kwargs: dict[str, Any] = field(default_factory=dict)
     max_episode_steps: int | None = None
 
-    @property
+    @cached_property
     def kind(self) -> str:
         """What decides how long a step of it takes."""
         return f"{system_of(self)} on {self.env}"
@@ -39,7 +46,8 @@ class Job:
     def words(self, folder: Path, *, cpus: int = 1) -> list[str]:
         """The command that begins it on so many cores, or goes on with it."""
         if (folder / "config.toml").exists():
-            return ["resume", str(folder), "--steps", str(self.steps)]
+            here = ["--workers", str(self.settings["workers"])] if "workers" in self.settings else []
+            return ["resume", str(folder), "--steps", str(self.steps), *here]
         words = ["train", self.env, "--algo", self.algorithm, "--steps", str(self.steps), "--seed", str(self.seed)]
         alone = {"workers": 0} if cpus == 1 else {}  # other processes would only wait for the one core
         for name, value in {**alone, **self.settings}.items():
@@ -49,7 +57,7 @@ class Job:
             else:
                 words += [f"--{flag}", *(map(str, value) if isinstance(value, tuple) else [str(value)])]
         if self.env_kwargs:
-            words += ["--env-kwargs", *(f"{name}={json.dumps(value)}" for name, value in self.env_kwargs.items())]
+            words += ["--env-kwargs", *(_as_toml(name, value) for name, value in self.env_kwargs.items())]
         if self.max_episode_steps is not None:
             words += ["--max-episode-steps", str(self.max_episode_steps)]
         return [*words, "--run-dir", str(folder)]
@@ -66,12 +74,17 @@ def checked(algorithm: Algorithm, env: EnvSpec, job: Job) -> Job:
     Raises:
         UserError: if a setting is not allowed, or the run would end before anything is learned.
     """
-    config, _ = presets.configured(algorithm.config, env.id, job.settings)
-    if learning_steps(config, job.steps) == 0:
-        warmup = f"{config.warmup_steps:,}, the warm-up of {algorithm.title}"
-        raise UserError(f"steps must be above {warmup}, got {job.steps:,}.")
-    check_run(Description(algorithm, env, check_seed(job.seed), config), job.steps)
+    description = _described(algorithm, env, job)
+    warmup = description.config.warmup_steps
+    if learning_steps(description.config, job.steps) == 0:
+        raise UserError(f"steps must be above {warmup:,}, the warm-up of {algorithm.title}, got {job.steps:,}.")
+    check_run(description, job.steps)
     return job
+
+
+def _described(algorithm: Algorithm, env: EnvSpec, job: Job) -> Description:
+    config, _ = presets.configured(algorithm.config, env.id, job.settings)
+    return Description(algorithm, env, check_seed(job.seed), config)
 
 
 def run_name(env: str, system: str, seed: int) -> str:
@@ -112,27 +125,37 @@ def check(jobs: Sequence[Job], parent: Path) -> None:
     Raises:
         UserError: if there is such a folder, or another process works in one.
     """
+    tasks: dict[str, EnvSpec] = {}
     for job in jobs:
-        _check(job, parent / job.name)
+        folder = parent / job.name
+        if not (folder / "config.toml").exists():
+            continue
+        if not becomes_free(folder, _DYING):
+            raise UserError(f"Another process is working on {folder}; wait for it or stop it first.")
+        task = json.dumps([job.env, job.env_kwargs, job.max_episode_steps])
+        if task not in tasks:
+            tasks[task] = envs.check(job.env, max_episode_steps=job.max_episode_steps, kwargs=job.env_kwargs)
+        _check(_described(find(job.algorithm), tasks[task], job), job.steps, folder)
 
 
-def _check(job: Job, folder: Path) -> None:
-    if not (folder / "config.toml").exists():
-        return
-    if runs.is_locked(folder):
-        raise UserError(f"Another process is working on {folder}; wait for it or stop it first.")
-    description, steps = runs.read(folder)
-    env = description.env
-    found = {"algorithm": description.algorithm.name, "env": env.id, "seed": description.seed, "env_kwargs": env.kwargs}
-    wanted = {"algorithm": job.algorithm, "env": full_name(job.env), "seed": job.seed, "env_kwargs": job.env_kwargs}
-    if job.max_episode_steps is not None:
-        found["max_episode_steps"], wanted["max_episode_steps"] = env.max_episode_steps, job.max_episode_steps
-    for name, value in job.settings.items():
-        found[name], wanted[name] = getattr(description.config, name, None), value
-    for name, value in wanted.items():
-        if found[name] != value:
-            raise UserError(
-                f"{folder} holds a run with {name} {found[name]}, not {value}; choose another folder or remove it."
-            )
-    if steps > job.steps:
-        raise UserError(f"{folder} holds a run of {steps:,} steps, more than {job.steps:,}; choose another folder.")
+def _check(wanted: Description, wanted_steps: int, folder: Path) -> None:
+    found, steps = runs.read(folder)
+    if differences := wanted.differences(found.identity()):
+        what = "; ".join(differences[:3])
+        raise UserError(f"{folder} holds another run ({what}); choose another folder or remove it.")
+    if steps > wanted_steps:
+        raise UserError(f"{folder} holds a run of {steps:,} steps, more than {wanted_steps:,}; choose another folder.")
+
+
+def becomes_free(folder: Path, patience: float) -> bool:
+    """Whether nobody works on a run, or soon nobody does any more."""
+    give_up = time.monotonic() + patience
+    while runs.is_locked(folder):
+        if time.monotonic() > give_up:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def _as_toml(name: str, value: Any) -> str:
+    return f"{name}={tomli_w.dumps({name: value}).partition('=')[2].strip()}"

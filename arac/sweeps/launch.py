@@ -1,14 +1,15 @@
 """One run of a sweep in a process of its own, on cores that no other run has."""
 
 import os
-import random
 import socket
 import subprocess
 import sys
 import time
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
+from arac.errors import UserError
 from arac.processes import cores, how_it_ended, one_thread
 from arac.sweeps.jobs import Job
 
@@ -41,23 +42,21 @@ class RunProcess:
     def __init__(self, job: Job, parent: Path, resources: Resources) -> None:
         self._cores = _Cores(resources.cpus)
         self._log = log_of(job, parent)
-        variables = {**one_thread(), **_graphics(resources.gpus)}
-        lifeline, self._lifeline = os.pipe()
-        words = [sys.executable, "-m", "arac.sweeps.process", str(lifeline)]
-        words += job.words(parent / job.name, cpus=resources.cpus)
+        words = job.words(parent / job.name, cpus=resources.cpus)
         with self._log.open("ab") as log:
+            lifeline, self._lifeline = os.pipe()
             self._from = log.tell()
             where = f"{socket.gethostname()}, cores {self._cores.numbers}"
             log.write(f"--- {time.strftime('%F %T')} on {where}\n".encode())
             log.flush()
             self._process = subprocess.Popen(
-                words,
+                [sys.executable, "-m", "arac.sweeps.process", str(lifeline), *words],
                 pass_fds=[lifeline],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 process_group=0,  # Ctrl-C passes it by: it is told to stop by us
-                env=variables,
+                env={**one_thread(), **_graphics(resources.gpus)},
             )
         os.close(lifeline)
         if self._cores.numbers:
@@ -70,7 +69,8 @@ class RunProcess:
             return None
         self._close()
         with self._log.open("rb") as log:
-            log.seek(self._from)
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(self._from, size - 4 * _TOLD))
             _, _, written = log.read().decode(errors="replace").partition("\n")
         how = [f"it {how_it_ended(status)}"] if status < 0 or not written.strip() else []
         return Ended(status, "\n".join([written.strip()[-_TOLD:], *how]).strip())
@@ -100,6 +100,9 @@ def _graphics(gpus: float) -> dict[str, str]:
     return {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{_GPU_MEMORY * min(gpus, 1):.3f}"}
 
 
+_turns = count()  # so that runs without a core of their own are spread over all
+
+
 class _Cores:
     """Cores of this machine, each taken by binding a socket to a name that only one can have at a time.
 
@@ -107,17 +110,20 @@ class _Cores:
     keep out of each other's way. Where there are more runs than cores, some share.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, wanted: int) -> None:
         self.numbers: list[int] = []
         self._held: list[socket.socket] = []
         if not hasattr(os, "sched_setaffinity"):
             return
         ours = cores()
+        if len(ours) < wanted:
+            raise UserError(f"A run needs {wanted} cores, and on {socket.gethostname()} there are {len(ours)} for it.")
         for core in ours:
-            if len(self.numbers) < count and self._take(core):
+            if len(self.numbers) < wanted and self._take(core):
                 self.numbers.append(core)
         others = [core for core in ours if core not in self.numbers]
-        self.numbers += random.sample(others, min(count - len(self.numbers), len(others)))
+        turn = next(_turns) if len(self.numbers) < wanted else 0
+        self.numbers += [others[(turn + more) % len(others)] for more in range(wanted - len(self.numbers))]
 
     def _take(self, core: int) -> bool:
         name = socket.socket(socket.AF_UNIX)

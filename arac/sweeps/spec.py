@@ -42,7 +42,7 @@ def read(source: Path | Mapping[str, Any]) -> Spec:
         table = tomllib.loads(text)
     except OSError as error:
         raise UserError(f"{source} cannot be read ({error.strerror}).") from None
-    except ValueError as error:  # tomllib's names the line
+    except (ValueError, RecursionError) as error:  # tomllib's names the line
         raise UserError(f"{source} is not TOML: {error}.") from None
     return _Reader(str(source), text, table).spec()
 
@@ -121,6 +121,8 @@ class _Reader:
                     f" If it is for another algorithm, put it into [{part}.ALGORITHM]." if len(path) == 2 else ""
                 )
                 self._refuse(f"{algorithm.title} has no setting {name!r}.{suggestion(name, known) or elsewhere}", *path)
+            if name == "rollouts":
+                self._refuse("the runs of a sweep play their own episodes; leave rollouts out.", *path)
             if part == "grid" and not (isinstance(grid[name], list) and grid[name]):
                 self._refuse(f"{name} must be a list of at least one value, got {grid[name]!r}.", *path)
             if part == "grid" and name in fixed:
@@ -165,7 +167,7 @@ class _Reader:
     def _env_kwargs(self) -> dict[str, Any]:
         kwargs = self._sub_table("env_kwargs")
         for name, value in kwargs.items():
-            if not isinstance(value, bool | int | float | str | list):
+            if not _is_plain(value):
                 self._refuse(f"{name} must be a number, a word or a list, got {value!r}.", "env_kwargs", name)
         return kwargs
 
@@ -230,6 +232,10 @@ def _path(table: Mapping[str, Any], name: str, algorithm: str) -> tuple[str, ...
     """Where a setting stands: in an algorithm's own table, or in that of all."""
     own = table.get(algorithm)
     return (algorithm, name) if isinstance(own, dict) and name in own else (name,)
+
+
+def _is_plain(value: Any) -> bool:
+    return all(map(_is_plain, value)) if isinstance(value, list) else isinstance(value, bool | int | float | str)
 
 
 def _as_setting(value: Any) -> Any:

@@ -1,7 +1,7 @@
 """Episodes on Ray: the same bytes as local ones, whatever happens to the workers."""
 
 import sys
-import time
+import threading
 
 import numpy as np
 import pytest
@@ -84,7 +84,10 @@ def test_episodes_come_in_their_order_and_policies_go_there_once(monkeypatch):
         policy = Constant(0.1, -0.2)
         same_policy = [task._replace(policy=policy) for task in tasks(12)]
         assert same(pool.run(same_policy, Progress()), expected)
+        pool.run(same_policy, Progress())
         assert put == [[policy]]
+        pool.run([task._replace(policy=Constant(0.3, 0.3)) for task in same_policy[:1]], Progress())
+        assert len(put) == 2
 
 
 @pytest.mark.parametrize("trouble", ["dies", "hangs for good"])
@@ -111,13 +114,27 @@ def test_what_an_environment_raises_reaches_the_user():
 
 
 def test_it_stops_when_it_is_asked_to():
+    """While both workers hang; after that they are free again."""
     progress = Progress()
-    progress._stop = True
-    began = time.monotonic()
     spec = check("helpers:Probe-v0", kwargs={"trouble": "hangs"})
+    timer = threading.Timer(4, lambda: setattr(progress, "_stop", True))
+    timer.start()
     with RayPool(spec) as pool, pytest.raises(Interrupted):
         pool.run(tasks(2), progress)
-    assert time.monotonic() < began + 30
+    with RayPool(check("helpers:Probe-v0")) as pool:
+        assert len(pool.run(tasks(2), Progress())) == 2
+
+
+def test_a_run_is_not_begun_where_there_is_no_ray(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UserError, match="Ray is not installed"):
+        ARAC("Pendulum-v1", **SETTINGS, elites=1, rollouts="ray").learn(2400, run_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_address_than_that_of_the_connection_is_refused():
+    with pytest.raises(UserError, match="connected to another cluster"), clusters.connected("h:1", show_output=True):
+        pass
 
 
 def test_without_ray_it_is_one_sentence(monkeypatch):
