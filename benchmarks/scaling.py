@@ -1,11 +1,11 @@
 """What sweeps and rollouts on Ray cost, and what the model of docs/scaling.md predicts, against what it takes.
 
-    python benchmarks/scaling.py [jobs rollouts model grid] [--json results/scaling.json] [--runs runs/table]
+    python benchmarks/scaling.py [jobs rollouts grid] [--json results/scaling.json] [--runs runs/table]
 
 jobs: a sweep of four short runs, one at a time and two at a time, in turns; and what the model says of both.
 rollouts: an evaluation of ARAC's on local workers and on Ray, in turns; and what it sends over the network.
-model: the runs of a sweep that is finished (--runs), against what short trials on this machine predict.
-grid: what those trials predict for the paper's full grid on 2 to 280 cores.
+grid: what short trials on this machine predict for the paper's full grid on 2 to 280 cores, and for those runs of it
+that are there already (--runs), against what these took.
 """
 
 import argparse
@@ -29,8 +29,8 @@ from arac.rollout.cluster import RayPool
 from arac.rollout.local import LocalPool
 from arac.rollout.rollouts import Pool, Rollouts
 from arac.sweeps import spec as specs
-from arac.sweeps.ledger import Ledger, together
-from arac.timings import pace, timings, wall_clock
+from arac.sweeps.ledger import FILE, Ledger, together
+from arac.timings import pace
 
 SHORT: dict[str, Any] = {
     "algorithms": ["sac"],
@@ -47,7 +47,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="all, if none is named")
     parser.add_argument("--json", type=Path, help="also write the numbers to this file, beside those in it")
-    parser.add_argument("--runs", type=Path, default=Path("runs/table"), help="a finished sweep, for the part model")
+    parser.add_argument("--runs", type=Path, default=Path("runs/table"), help="runs of the paper's table")
     args = parser.parse_args()
     for name in args.parts or PARTS:
         numbers = PARTS[name](args.runs)
@@ -103,40 +103,37 @@ def measure_rollouts(_: Path) -> dict[str, Any]:
     return {"seconds": seconds, "ratio": ratio, "parameter_bytes": parameters}
 
 
-def check_model(folder: Path) -> list[dict[str, Any]]:
-    """Real runs against trials, kind by kind."""
-    entries = Ledger.read(folder).entries
-    expected = trials([entry.job for entry in entries])
-    rows = []
-    print(f"{'':32}{'trial, ms/step':>16}{'run, ms/step':>16}{'run / trial':>14}{'wall clock':>12}")
-    for kind in dict.fromkeys(entry.job.kind for entry in entries):
-        ours = [entry for entry in entries if entry.job.kind == kind]
-        taken = pace(entry.spent for entry in ours)
-        if taken is None:
-            continue
-        name = f"{ours[0].job.algorithm} on {ours[0].job.env}"
-        clock = statistics.mean(wall_clock(timings(folder / entry.job.name / "timings.jsonl")) or 0.0 for entry in ours)
-        rows.append({"kind": name, "trial_ms": 1000 * expected[kind], "run_ms": 1000 * taken, "seconds": clock})
-        ratio = f"{taken / expected[kind]:.2f}"
-        print(f"{name:32}{1000 * expected[kind]:16.2f}{1000 * taken:16.2f}{ratio:>14}{clock:10.0f} s", flush=True)
-    print()
-    return rows
-
-
-def predict_grid(_: Path) -> dict[str, float]:
-    """The paper's table on so many cores of this kind."""
+def predict_grid(folder: Path) -> dict[str, Any]:
+    """The paper's table on so many cores of this kind; and the runs of it that are there, against the same trials."""
     table = EXPERIMENTS["table"]
     jobs = table.plan(table.full)
     paces = trials(jobs)
+    there = check_runs(folder, paces) if (folder / FILE).exists() else []
     spans = [job.steps * paces[job.kind] for job in jobs]
     days = {str(count): together(spans, count) / 86_400 for count in CORES}
-    longest = max(zip(spans, jobs, strict=True), key=lambda pair: pair[0])
+    longest, which = max(zip(spans, (job.name for job in jobs), strict=True))
     steps = sum(job.steps for job in jobs)
     print(f"{len(jobs)} runs, {steps:,} steps, {sum(spans) / 86_400:.0f} days of one core")
-    print(f"the longest is {longest[1].name}: {longest[0] / 86_400:.1f} days")
+    print(f"the longest is {which}: {longest / 86_400:.1f} days")
     for count, wanted in days.items():
         print(f"{count:>6} cores: {wanted:6.1f} days", flush=True)
-    return {"core_days": sum(spans) / 86_400, "longest_days": longest[0] / 86_400, **days}
+    return {"runs": there, "core_days": sum(spans) / 86_400, "longest_days": longest / 86_400, "days": days}
+
+
+def check_runs(folder: Path, paces: dict[str, float]) -> list[dict[str, Any]]:
+    """Runs of the same kinds as were tried."""
+    entries = Ledger.read(folder).entries
+    rows = []
+    print(f"{'':32}{'trial, ms/step':>16}{'run, ms/step':>16}{'run / trial':>14}")
+    for kind in dict.fromkeys(entry.job.kind for entry in entries if entry.job.kind in paces):
+        ours = [entry for entry in entries if entry.job.kind == kind]
+        if (taken := pace(entry.spent for entry in ours)) is None:
+            continue
+        name = f"{ours[0].job.algorithm} on {ours[0].job.env}"
+        rows.append({"kind": name, "trial_ms": 1000 * paces[kind], "run_ms": 1000 * taken})
+        print(f"{name:32}{1000 * paces[kind]:16.2f}{1000 * taken:16.2f}{taken / paces[kind]:14.2f}", flush=True)
+    print()
+    return rows
 
 
 @contextmanager
@@ -146,7 +143,7 @@ def timed(found: list[float]) -> Iterator[None]:
     found.append(time.perf_counter() - began)
 
 
-PARTS = {"jobs": measure_jobs, "rollouts": measure_rollouts, "model": check_model, "grid": predict_grid}
+PARTS = {"jobs": measure_jobs, "rollouts": measure_rollouts, "grid": predict_grid}
 
 if __name__ == "__main__":
     main()
