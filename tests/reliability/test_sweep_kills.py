@@ -16,7 +16,7 @@ SPEC = """\
 algorithms = ["sac", "td3"]
 tasks = ["Pendulum-v1", "DeceptivePoint"]
 seeds = {seeds}
-steps = 4000
+steps = {steps}
 [settings]
 hidden_size = 16
 batch_size = 16
@@ -31,9 +31,9 @@ replay_capacity = 10_000
 class Sweep:
     """`arac sweep` in a process of its own."""
 
-    def __init__(self, folder: Path, *words: str, seeds: str = "2") -> None:
+    def __init__(self, folder: Path, *words: str, seeds: str = "2", steps: int = 4000) -> None:
         folder.mkdir(exist_ok=True)
-        (folder / "some.toml").write_text(SPEC.format(seeds=seeds))
+        (folder / "some.toml").write_text(SPEC.format(seeds=seeds, steps=steps))
         self.runs = folder / "runs" / "some"
         self._words = [sys.executable, "-m", "arac.cli", "sweep", "some.toml", *words]
         self._folder = folder
@@ -52,12 +52,12 @@ class Sweep:
     def digests(self) -> dict[str, dict[str, str]]:
         return {config.parent.name: digest(config.parent) for config in self.runs.glob("*/config.toml")}
 
-    def wait_for_work(self, process: subprocess.Popen) -> Path:
-        """Until a run has saved something and is not yet finished; its folder."""
+    def wait_for_work(self, process: subprocess.Popen, runs: int = 1) -> Path:
+        """Until so many runs have saved something and are not yet finished; the folder of one."""
         while process.poll() is None:
-            for folder in self.runs.glob("*-seed*"):
-                if 0 < saved_steps(folder) < 3000 and pids_of(folder):
-                    return folder
+            at_work = [run for run in self.runs.glob("*-seed*") if 0 < saved_steps(run) < 3000 and pids_of(run)]
+            if len(at_work) >= runs:
+                return at_work[0]
             time.sleep(0.02)
         raise AssertionError(process.communicate()[0])
 
@@ -156,7 +156,7 @@ def test_on_ray_a_killed_worker_a_killed_sweep_and_a_lost_node_change_nothing(re
     process.kill()
     process.communicate()
     process = sweep.start()  # at once, although what it had started may still be dying
-    sweep.wait_for_work(process)
+    sweep.wait_for_work(process, runs=2)  # one on each node
     cluster.remove_node(cluster.second, allow_graceful=False)
     said, _ = process.communicate()
     assert process.returncode == 0, said
@@ -165,7 +165,7 @@ def test_on_ray_a_killed_worker_a_killed_sweep_and_a_lost_node_change_nothing(re
 
 
 def test_on_ray_a_sweep_that_is_asked_to_stop_saves_first(cluster, tmp_path):
-    sweep = Sweep(tmp_path, "--engine", "ray", "--address", cluster.address, seeds="[0]")
+    sweep = Sweep(tmp_path, "--engine", "ray", "--address", cluster.address, seeds="[0]", steps=100_000)
     process = sweep.start()
     run = sweep.wait_for_work(process)
     process.send_signal(signal.SIGTERM)
