@@ -69,5 +69,5 @@ def _image(kl: np.ndarray) -> Any:
     from arac import heatmap
 
     picture, png = heatmap.draw(kl, "KL(row || column) between agents"), io.BytesIO()
-    picture.quantize(128, Quantize.FASTOCTREE).save(png, "PNG")  # a third of the bytes
+    picture.quantize(256, Quantize.FASTOCTREE).save(png, "PNG")  # a third of the bytes
     return Summary.Image(height=picture.height, width=picture.width, colorspace=3, encoded_image_string=png.getvalue())

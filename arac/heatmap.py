@@ -63,7 +63,8 @@ def _colours(shares: np.ndarray) -> np.ndarray:
 
 
 def _short(value: float) -> str:
-    """In about five characters: 2e-03, 0.42, 37.5, 1204, 3e+06."""
-    if abs(value) >= 10_000 or 0 < abs(value) < 0.01:
+    """In about five characters: 0.42, 37.5, 1204, 3e+06."""
+    if abs(value) >= 10_000:
         return f"{value:.0e}"
+    value = round(value, 2) + 0.0  # no -0.00
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

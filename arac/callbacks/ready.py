@@ -26,10 +26,10 @@ class StopAtReturn(Callback):
 
 
 class PeriodicVideo(Callback):
-    """Films an episode without noise whenever another `every` environment steps are done.
+    """Films an episode without noise at the start of a run and whenever another `every` environment steps are done.
 
-    It is the same episode each time, so that the videos show what has changed. They are named after the steps: a run
-    that is resumed writes those that it had made after its checkpoint once more.
+    They begin alike, so that the videos show what has changed. Files are named after the steps: a run that is resumed
+    makes those again that it had made after its checkpoint.
     """
 
     def __init__(
@@ -64,15 +64,19 @@ class PeriodicVideo(Callback):
             raise UserError("There is no place for videos: give `learn` a run_dir, or PeriodicVideo a folder.")
         self._target = target
         self._steps = agent.state.env_steps
+        if self._steps == 0:  # what cannot be filmed shows now, and not after hours
+            self._film(agent)
 
     def on_generation(self, agent: "Agent", evaluation: Row | None) -> None:
         before, self._steps = self._steps, agent.state.env_steps
-        if self._steps // self.every == before // self.every:
-            return
+        if self._steps // self.every > before // self.every:
+            self._film(agent)
+
+    def _film(self, agent: "Agent") -> None:
         from arac.video import film  # takes a while
 
         policies = [population.to_numpy(agent.champion)]
-        labels = ["champion"]
+        labels = [f"champion at {self._steps:,} steps"]
         if self.members == "all":
             policies = population.members(agent.population)
             labels = [f"agent {member}" for member in range(len(policies))]

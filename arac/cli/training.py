@@ -129,11 +129,12 @@ def train(argv: list[str]) -> None:
     runs.check_free(folder)
     _say_what_starts(agent, args.steps, folder)
     _run(folder, lambda: agent.learn(args.steps, run_dir=folder, progress_bar=True, callback=callback))
+    _say_if_stopped(agent, args.steps)
     _say_what_came_out(agent, folder)
 
 
 def resume(argv: list[str]) -> None:
-    from arac import agent
+    from arac import agent, runs
     from arac.compiling import keep_between_runs
 
     keep_between_runs()
@@ -141,6 +142,7 @@ def resume(argv: list[str]) -> None:
     callback = args.watch.callbacks()
     chosen = {"total_steps": args.steps, "workers": args.workers, "rollouts": args.rollouts, "callback": callback}
     resumed = _run(args.run, lambda: agent.resume(args.run, **chosen, progress_bar=True, say=say))
+    _say_if_stopped(resumed, runs.read_config(args.run)["steps"])
     _say_what_came_out(resumed, args.run)
 
 
@@ -193,6 +195,14 @@ def _say_what_starts(agent: Any, steps: int, folder: Path) -> None:
     print(f"{agent.algorithm.title} on {env.id}: {env.observation_size} observations, {env.action_size} actions")
     print(f"settings: {settings}")
     print(f"{steps:,} environment steps, seed {agent.description.seed}, into {folder}", flush=True)
+
+
+def _say_if_stopped(agent: Any, steps: int) -> None:
+    """Of the callbacks that the command has, one can end a run early."""
+    if agent.state.env_steps < steps:
+        print(
+            f"stopped at {agent.state.env_steps:,} of {steps:,} steps: the champion has the return that was asked for"
+        )
 
 
 def _say_what_came_out(agent: Any, folder: Path) -> None:
