@@ -22,8 +22,9 @@ _COLOURS = np.array(
     ]
 )
 _GREY = (190, 190, 190)  # of what is not finite
-_CELL, _EDGE, _FONT = 44, 48, 13  # pixels
-_READABLE = 36  # a cell of that many can have a number in it
+# Pixels: a population of five fits into a card of TensorBoard as it is.
+_CELL, _EDGE, _FONT = 34, 32, 12
+_READABLE = 30  # a cell of that many can have a number in it
 _WIDEST = 900  # of all cells together
 
 
@@ -34,18 +35,18 @@ def draw(matrix: np.ndarray, title: str) -> "Image":
     cell = max(min(_CELL, _WIDEST // len(matrix)), 1)
     side = cell * len(matrix)
     highest = float(np.max(matrix, where=np.isfinite(matrix), initial=0)) or 1.0
-    image = Image.new("RGB", (max(side, 4 * _CELL) + 3 * _EDGE, side + 2 * _EDGE), "white")
+    image = Image.new("RGB", (max(side, 4 * _CELL) + 4 * _EDGE, side + _EDGE + 8), "white")
     pen, font = ImageDraw.Draw(image), ImageFont.load_default(_FONT)
     scale = _EDGE + side + _EDGE // 2
     for left, width, shares in ((_EDGE, side, matrix / highest), (scale, 16, np.linspace(1, 0, side)[:, None])):
         colours = Image.fromarray(_colours(shares))
         image.paste(colours.resize((width, side), Image.Resampling.NEAREST), (left, _EDGE))
-    pen.text((_EDGE, _EDGE // 3), title, "black", font, "lm")
+    pen.text((_EDGE, 8), title, "black", font, "lm")
     for share, number in ((0, highest), (1, 0)):
         pen.text((scale + 22, _EDGE + share * side), _short(number), "black", font, "lm")
     for index in range(0, len(matrix), -(-_FONT * 2 // cell)):
         middle = _EDGE + index * cell + cell // 2
-        pen.text((middle, _EDGE - 10), str(index), "black", font, "mm")
+        pen.text((middle, _EDGE - 7), str(index), "black", font, "mm")
         pen.text((_EDGE - 8, middle), str(index), "black", font, "rm")
     if cell >= _READABLE:
         for (row, column), value in np.ndenumerate(matrix):

@@ -72,7 +72,7 @@ def test_the_kl_matrix_is_a_picture_with_its_colours(run, events):
     matrix = np.array(rows[-1]["diversity"]["kl"])
     picture = Image.open(io.BytesIO(shown[-1].encoded_image_string)).convert("RGB")
     assert picture.size == (shown[-1].width, shown[-1].height)
-    corners = 48 + 44 * np.arange(5) + 3  # inside of each cell, beside its number
+    corners = heatmap._EDGE + heatmap._CELL * np.arange(5) + 3  # inside of each cell, beside its number
     drawn = np.asarray(picture, int)[np.ix_(corners, corners)]
     np.testing.assert_allclose(drawn, heatmap._colours(matrix / matrix.max()), atol=12)
     assert np.ptp(drawn, axis=(0, 1)).max() > 100, "cells differ"
@@ -103,7 +103,7 @@ def test_a_matrix_of_any_size_and_any_numbers_is_drawn(size):
     matrix[0] = [np.nan, np.inf, *np.zeros(size - 2)]
     picture = heatmap.draw(matrix, "title")
     assert max(picture.size) < 1200
-    assert picture.getpixel((48, 48)) == heatmap._GREY
+    assert picture.getpixel((heatmap._EDGE, heatmap._EDGE)) == heatmap._GREY
 
 
 @pytest.fixture(scope="module")
