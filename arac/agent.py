@@ -13,6 +13,7 @@ import numpy as np
 from arac import agent_file, algorithms, checkpoint, clusters, envs, runs, training
 from arac.algorithms import Algorithm
 from arac.algorithms.shared import Context, init_replay
+from arac.callbacks.base import Callbacks, watching
 from arac.description import Description, check_seed
 from arac.display import Pace, choose
 from arac.envs import EnvSpec, Maker
@@ -26,7 +27,6 @@ from arac.rollout.cluster import RayPool
 from arac.rollout.local import LocalPool
 from arac.rollout.rollouts import Rollouts
 from arac.runs import Run
-from arac.training import Callback
 
 
 class Score(NamedTuple):
@@ -111,7 +111,7 @@ class Agent:
         *,
         run_dir: str | os.PathLike[str] | None = None,
         progress_bar: bool = False,
-        callback: Callback | None = None,
+        callback: Callbacks = None,
     ) -> Self:
         """Trains for `total_steps` more environment steps.
 
@@ -119,7 +119,8 @@ class Agent:
             total_steps: how many; whole generations are played, so a few more may come out.
             run_dir: a new folder for metrics and checkpoints; without one nothing is written.
             progress_bar: show a live panel, or plain lines where the output is not a terminal.
-            callback: called after each generation with (state, evaluation or None); False stops.
+            callback: one or a list of `arac.callbacks`, or a function that is called after each generation with this
+                agent and the row of its evaluation, or None; False stops the run.
 
         Raises:
             UserError: if the numbers do not fit together, or the folder is taken.
@@ -154,7 +155,7 @@ class Agent:
         workers: int | Literal["auto"] | None = None,
         rollouts: Literal["local", "ray"] | None = None,
         progress_bar: bool = False,
-        callback: Callback | None = None,
+        callback: Callbacks = None,
         say: Callable[[str], None] = warnings.warn,
     ) -> Self:
         """Goes on with a run, from its newest whole checkpoint, as if it had never stopped.
@@ -206,26 +207,27 @@ class Agent:
         agent._train(target, run, progress_bar, callback)
         return agent
 
-    def _train(self, target: int, run: Run | None, show: bool, callback: Callback | None) -> None:
+    def _train(self, target: int, run: Run | None, show: bool, callback: Callbacks) -> None:
         progress = Progress()
         pace = Pace(self.state.env_steps, target, self.config.warmup_steps)
         title = f"{self.algorithm.title} · {self.env.id} · seed {self.description.seed}"
         display = choose(progress, pace, title, getattr(self.config, "archive_capacity", None), show=show)
-        keeper = None
+        watched = watching(callback, self, run.folder if run else None)
         try:
-            with progress.heeding_signals(), self._training_pool() as pool, display:
+            with progress.heeding_signals(), self._training_pool() as pool, display, watched as watch:
                 rollouts = Rollouts(pool, self.description.seed, progress)
                 context = Context(self.config, self.env, self.description.seed, target, self.replay, rollouts, progress)
-                keeper = training.Keeper(context, run, self.state)
-                outcome = training.train(self.algorithm, context, keeper, display, callback)
+                keeper = training.Keeper(context, run, self.state, self._come_to)
+                watch.outcome = training.train(self.algorithm, context, keeper, display, watch)
         finally:
-            self._acting = None
-            if keeper is not None:
-                self.state = keeper.state
             if run is not None:
                 run.close()
-        if outcome == "interrupted":
+        if watch.outcome == "interrupted":
             raise Interrupted
+
+    def _come_to(self, state: Any) -> None:
+        """What acts, is measured and is saved from here on."""
+        self.state, self._acting = state, None
 
     def _training_pool(self) -> LocalPool | RayPool:
         if self.config.rollouts == "ray":

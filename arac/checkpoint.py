@@ -41,8 +41,8 @@ class Loaded(NamedTuple):
 
 def save(
     folder: Path, state: Any, replay: ReplayBuffer, mark: Mark, metrics: dict[str, Seal], run: dict[str, Any]
-) -> None:
-    """Writes a checkpoint of `state` with the replay as it was at `mark`. If it fails, nothing of it is left.
+) -> Path:
+    """Writes a checkpoint of `state` with the replay as it was at `mark`; its folder. If it fails, nothing is left.
 
     Args:
         folder: the run folder.
@@ -84,6 +84,7 @@ def save(
         replay.unsaved.popleft()
     replay.saved = files
     _prune(folder)
+    return target
 
 
 def load(

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from arac.algorithms.shared import Evaluation
+from arac.archive import Archive
 from arac.diversity import mean_kl
+from arac.events import Events
 from arac.files import Seal, append, seal, sync_folder, write_durably
 
 EPISODE_COLUMNS = ("env_steps", "generation", "member", "episode", "return", "length")
@@ -26,7 +28,7 @@ class Metrics:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._began = time.time()
-        self._events = Events(folder / "tensorboard")
+        self._events = Events(folder)
         self._sums = {name: hashlib.sha256() for name in DETERMINISTIC_FILES}
         self._sizes = dict.fromkeys(DETERMINISTIC_FILES, 0)
 
@@ -51,11 +53,15 @@ class Metrics:
         self._sums[name], self._sizes[name] = hashlib.sha256(kept), len(kept)
         return None if as_it_was else f"{path} is not as the run wrote it: its rows stay as they are"
 
-    def evaluation(self, evaluation: Evaluation) -> None:
+    def evaluation(self, evaluation: Evaluation, archive: Archive | None) -> None:
+        """What was measured, and what the system keeps in an archive, if it has one."""
         row = evaluation_row(evaluation)
         self._append("evaluations.jsonl", json.dumps(row) + "\n")
         self._append("episodes.csv", _episode_lines(evaluation))
-        self._events.write(_scalars(row), evaluation.env_steps)
+        fitness = {"population/fitness": evaluation.fitness}
+        if archive is not None:
+            fitness["archive/fitness"] = archive.fitness[: archive.size]
+        self._events.write(evaluation.env_steps, scalars(row), fitness, evaluation.kl)
 
     def timing(self, env_steps: int, generation: int, seconds: dict[str, float]) -> None:
         """What the phases cost since the run was started or resumed."""
@@ -82,34 +88,6 @@ class Metrics:
         append(self._folder / name, data)
         self._sums[name].update(data)
         self._sizes[name] += len(data)
-
-
-class Events:
-    """TensorBoard's file of events, written at once and by this thread: a full disk is an error here, not a hang."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._writer: Any = None
-        self.purge_step: int | None = None  # what other files in the folder have from this step on does not count
-
-    def write(self, scalars: dict[str, float], env_steps: int) -> None:
-        from tensorboardX.event_file_writer import EventsWriter  # takes a while
-        from tensorboardX.proto.event_pb2 import Event, SessionLog
-        from tensorboardX.proto.summary_pb2 import Summary
-
-        if self._writer is None:
-            self._folder.mkdir(exist_ok=True)
-            self._writer = EventsWriter(str(self._folder / "events"), f".{os.getpid()}")
-            if self.purge_step is not None:
-                start = SessionLog(status=SessionLog.START)
-                self._writer.write_event(Event(wall_time=time.time(), step=self.purge_step, session_log=start))
-        values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
-        self._writer.write_event(Event(wall_time=time.time(), step=env_steps, summary=Summary(value=values)))
-        self._writer.flush()
-
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
 
 
 def read_evaluations(folder: Path) -> list[dict[str, Any]]:
@@ -142,13 +120,13 @@ def _episode_lines(evaluation: Evaluation) -> str:
     return text.getvalue()
 
 
-def _scalars(row: dict[str, Any]) -> dict[str, float]:
+def scalars(row: dict[str, Any]) -> dict[str, float]:
     """Every number of a row under a tag."""
-    scalars = {f"train/{name}": value for name, value in row.items() if isinstance(value, float)}
-    scalars |= {f"fitness/member_{member}": value for member, value in enumerate(row["fitness"])}
-    scalars["population/archive_size"] = row["archive_size"]
+    numbers = {f"train/{name}": value for name, value in row.items() if isinstance(value, float)}
+    numbers |= {f"fitness/member_{member}": value for member, value in enumerate(row["fitness"])}
+    numbers["population/archive_size"] = row["archive_size"]
     if row["diversity"]["mean_kl"] is not None:
-        scalars["population/mean_kl"] = row["diversity"]["mean_kl"]
+        numbers["population/mean_kl"] = row["diversity"]["mean_kl"]
     for name in ("champion_return", "champion_return_std"):
-        scalars[f"eval/{name}"] = scalars.pop(f"train/{name}")
-    return scalars
+        numbers[f"eval/{name}"] = numbers.pop(f"train/{name}")
+    return numbers

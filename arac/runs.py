@@ -27,7 +27,7 @@ from arac.replay import Mark, ReplayBuffer
 
 # What lies in a run folder.
 _FILES = ("config.toml", *metrics.DETERMINISTIC_FILES, "timings.jsonl", "curve.png")
-_FOLDERS = ("checkpoints", "replay", "tensorboard")
+_FOLDERS = ("checkpoints", "replay", "tensorboard", "videos", "wandb")
 # Is there until a new run folder is complete.
 _BEGINNING = ".beginning.tmp"
 _CONFIG_LIMIT = 2**14  # what reading takes may grow with the square of it
@@ -96,19 +96,20 @@ class Run:
         with self.writing():
             self._metrics.timing(state.env_steps, state.generation, seconds)
             if evaluation is not None:
-                self._metrics.evaluation(evaluation)
+                self._metrics.evaluation(evaluation, getattr(state, "archive", None))
 
     def metric_seals(self) -> dict[str, Seal]:
         return self._metrics.seals()
 
-    def save(self, state: Any, replay: ReplayBuffer, mark: Mark, seals: dict[str, Seal]) -> None:
-        """Writes a checkpoint, unless this very state has one."""
+    def save(self, state: Any, replay: ReplayBuffer, mark: Mark, seals: dict[str, Seal]) -> Path | None:
+        """Writes a checkpoint, unless this very state has one; its folder."""
         if state.env_steps == self._saved_steps:
-            return
+            return None
         with self.writing():
             self._metrics.sync()  # the manifest has their hashes, so what it speaks of must be on the disk first
-            checkpoint.save(self.folder, state, replay, mark, seals, self.description.identity())
+            written = checkpoint.save(self.folder, state, replay, mark, seals, self.description.identity())
         self._saved_steps = state.env_steps
+        return written
 
     @contextmanager
     def writing(self) -> Iterator[None]:

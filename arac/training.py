@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,15 +11,12 @@ import jax.numpy as jnp
 from arac import memory, trees
 from arac.algorithms import Algorithm
 from arac.algorithms.shared import Context, Evaluation
+from arac.callbacks.base import Outcome, Watch
 from arac.description import Description
 from arac.display import Display
 from arac.errors import Interrupted, NotFinite, UserError
 from arac.replay import Mark, replay_bytes
 from arac.runs import Run
-
-Outcome: TypeAlias = Literal["done", "stopped", "interrupted"]  # stopped: by the callback
-# Called after each generation with the state and its evaluation, if it had one; False stops the run.
-Callback: TypeAlias = Callable[[Any, Evaluation | None], bool | None]
 
 
 class Keeper:
@@ -28,65 +26,76 @@ class Keeper:
     plays it again with the same numbers.
     """
 
-    def __init__(self, context: Context, run: Run | None, state: Any) -> None:
+    def __init__(self, context: Context, run: Run | None, state: Any, show: Callable[[Any], None]) -> None:
+        """Begins with a state; `show` is called with every state that it comes to hold."""
         self._context = context
         self._run = run
+        self._show = show
         self._hold(state)
 
     def _hold(self, state: Any) -> None:
         self.state = state
+        self._show(state)
         self._context.replay.forget_dropped()
         self._mark: Mark = self._context.replay.mark
         self._seals = self._run.metric_seals() if self._run else {}
 
-    def complete(self, state: Any, evaluation: Evaluation | None) -> None:
-        """A generation has ended in this state: records it, and saves it if it is time."""
+    def complete(self, state: Any, evaluation: Evaluation | None) -> Path | None:
+        """A generation has ended in this state: records it, and saves it if it is time; the checkpoint's folder."""
         if self._run is not None:
             self._run.record(state, evaluation, self._context.progress.seconds)
         interval = self._context.config.checkpoint_interval
         due = state.env_steps // interval > self.state.env_steps // interval
         self._hold(state)
-        if due:
-            self.save()
         if self._run is None:
             self._context.replay.unsaved.clear()
+        return self.save() if due else None
 
     def drop(self) -> None:
         """Leaves the generation that did not end out of replay, too."""
         self._context.replay.roll_back(self._mark)
 
-    def save(self) -> None:
-        if self._run is not None:
-            with self._context.progress.phase("save", 0):
-                self._run.save(self.state, self._context.replay, self._mark, self._seals)
+    def save(self) -> Path | None:
+        """Writes a checkpoint, if there is a run and it has none of this state; its folder."""
+        if self._run is None:
+            return None
+        with self._context.progress.phase("save", 0):
+            return self._run.save(self.state, self._context.replay, self._mark, self._seals)
 
 
-def train(
-    algorithm: Algorithm, context: Context, keeper: Keeper, display: Display, callback: Callback | None
-) -> Outcome:
+def train(algorithm: Algorithm, context: Context, keeper: Keeper, display: Display, watch: Watch) -> Outcome:
     """Generations until `context.total_steps`, from the state that `keeper` holds; how it ended.
 
     Raises:
         EnvironmentFailure: if an environment fails; NotFinite, if the numbers do.
         StorageFailure: if the run folder cannot be written.
+        Exception: if a callback raises it.
     """
+    try:
+        outcome = _generations(algorithm, context, keeper, display, watch)
+    finally:
+        keeper.drop()
+        saved = keeper.save()
+    if saved is not None:
+        watch.checkpoint(saved)
+    return outcome
+
+
+def _generations(algorithm: Algorithm, context: Context, keeper: Keeper, display: Display, watch: Watch) -> Outcome:
     try:
         while keeper.state.env_steps < context.total_steps:
             state, evaluation = algorithm.generation(context, keeper.state)
             _check_finite(state, evaluation)
-            keeper.complete(state, evaluation)
+            saved = keeper.complete(state, evaluation)
             if evaluation is not None:
                 display.evaluation(evaluation)
             display.generation(state)
-            if callback is not None and callback(state, evaluation) is False:
+            if not watch.generation(evaluation, saved):
                 return "stopped"
             context.progress.check()
         return "done"
     except Interrupted:
         return "interrupted"
-    finally:
-        keeper.drop()
-        keeper.save()
 
 
 def check_run(description: Description, total_steps: int) -> None:

@@ -120,8 +120,8 @@ def test_population_and_champion_are_there(agent):
 def test_a_callback_sees_every_generation_and_can_stop():
     seen = []
 
-    def callback(state, evaluation):
-        seen.append(state.generation)
+    def callback(agent, evaluation):
+        seen.append(agent.state.generation)
         return len(seen) < 3
 
     arac.SAC("InvertedPendulum-v5", **SMALL).learn(10_000, callback=callback)
@@ -144,7 +144,7 @@ def other_pendulum():
 @pytest.mark.parametrize("workers", [0, 1])
 def test_an_environment_from_a_function_trains_and_is_loaded_and_resumed_with_it(workers, tmp_path):
     agent = arac.SAC(pendulum, **{**SMALL, "workers": workers, "checkpoint_interval": 1, "warmup_steps": 20})
-    agent.learn(60, run_dir=tmp_path / "run", callback=lambda state, _: state.env_steps < 30)
+    agent.learn(60, run_dir=tmp_path / "run", callback=lambda agent, _: agent.state.env_steps < 30)
     agent.save(tmp_path / "agent")
     for path in (tmp_path / "run", tmp_path / "agent"):
         assert arac.load(path, env=pendulum).env.id == "test_agent.pendulum"

@@ -26,8 +26,8 @@ def trained(kind, generations=6, **settings):
     """An agent after some generations of falling poles, and the states on the way."""
     states = []
 
-    def stop(state, _):
-        states.append(state)
+    def stop(agent, _):
+        states.append(agent.state)
         return len(states) < generations
 
     agent = kind("InvertedPendulum-v5", seed=1, **{**SMALL, **settings})

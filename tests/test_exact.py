@@ -80,7 +80,7 @@ def test_stopped_after_any_generation_and_resumed_is_like_never_stopped(name, re
     agent, folder = reference[name]
     for stop in {1, agent.state.generation // 3, agent.state.generation // 2, agent.state.generation - 1}:
         target = tmp_path / str(stop)
-        stopped = trained(name, target, callback=lambda state, _, stop=stop: state.generation < stop)
+        stopped = trained(name, target, callback=lambda agent, _, stop=stop: agent.state.generation < stop)
         assert stopped.state.generation == stop
         assert_same(agent, resumed(target), folder, target)
 
@@ -88,9 +88,9 @@ def test_stopped_after_any_generation_and_resumed_is_like_never_stopped(name, re
 def test_a_run_stopped_after_every_single_generation_ends_the_same(reference, tmp_path):
     agent, folder = reference["arac"]
     target = tmp_path / "run"
-    trained("arac", target, callback=lambda state, _: False)
+    trained("arac", target, callback=lambda *_: False)
     for _ in range(agent.state.generation - 1):
-        again = arac.resume(target, callback=lambda state, _: False, say=lambda _: None)
+        again = arac.resume(target, callback=lambda *_: False, say=lambda _: None)
     assert_same(agent, again, folder, target)
 
 
@@ -98,7 +98,7 @@ def test_rows_written_after_the_last_checkpoint_are_not_written_twice(reference,
     """A kill after an evaluation's rows and before its checkpoint: resuming plays that generation again."""
     agent, folder = reference["arac"]
     target = tmp_path / "run"
-    trained("arac", target, callback=lambda state, _: state.generation < 10)
+    trained("arac", target, callback=lambda agent, _: agent.state.generation < 10)
     with (target / "evaluations.jsonl").open("a") as file:
         file.write('{"env_steps": 1, "torn')
     with (target / "episodes.csv").open("a") as file:
@@ -117,7 +117,7 @@ def test_a_replay_that_wraps_around_resumes_exactly(tmp_path):
     agent = trained("arac", tmp_path / "whole", steps=1500, **small)
     assert agent.replay.mark.first_episode > 0
     half = agent.state.generation - 2
-    trained("arac", tmp_path / "run", steps=1500, callback=lambda state, _: state.generation < half, **small)
+    trained("arac", tmp_path / "run", steps=1500, callback=lambda agent, _: agent.state.generation < half, **small)
     assert_same(agent, resumed(tmp_path / "run"), tmp_path / "whole", tmp_path / "run")
 
 
@@ -160,14 +160,14 @@ def manifest_of(folder):
 def test_a_run_falls_back_to_the_older_checkpoint_and_still_ends_the_same(reference, tmp_path):
     agent, folder = reference["arac"]
     target = tmp_path / "run"
-    trained("arac", target, callback=lambda state, _: state.generation < 12)
+    trained("arac", target, callback=lambda agent, _: agent.state.generation < 12)
     newest = checkpoint.list_checkpoints(target)[-1] / "state.safetensors"
     newest.write_bytes(newest.read_bytes()[:-1])
     assert_same(agent, resumed(target), folder, target)
 
 
 def test_a_run_whose_checkpoints_are_gone_is_refused_and_keeps_its_metrics(tmp_path):
-    trained("sac", tmp_path / "run", callback=lambda state, _: state.env_steps < 250)
+    trained("sac", tmp_path / "run", callback=lambda agent, _: agent.state.env_steps < 250)
     rows = (tmp_path / "run" / "evaluations.jsonl").read_bytes()
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     with pytest.raises(arac.UserError, match="no checkpoint to go on from"):
@@ -179,7 +179,7 @@ def test_a_checkpoint_interval_longer_than_replay_resumes_exactly(tmp_path):
     long = {"checkpoint_interval": 10**6, "replay_capacity": 1000, "store_evaluation": True, "eval_episodes": 30}
     agent = trained("sac", tmp_path / "whole", **long)
     assert agent.replay.mark.first_episode > 0
-    trained("sac", tmp_path / "run", callback=lambda state, _: state.env_steps < 450, **long)
+    trained("sac", tmp_path / "run", callback=lambda agent, _: agent.state.env_steps < 450, **long)
     assert_same(agent, resumed(tmp_path / "run"), tmp_path / "whole", tmp_path / "run")
 
 
@@ -208,8 +208,8 @@ def test_an_interrupted_generation_leaves_nothing_in_replay(reference, monkeypat
 def test_what_was_learned_before_a_failure_is_kept_and_saved(reference, tmp_path):
     agent, folder = reference["arac"]
 
-    def fail(state, _):
-        if state.generation == 7:
+    def fail(agent, _):
+        if agent.state.generation == 7:
             raise RuntimeError("a callback broke")
 
     broken = arac.ARAC("InvertedPendulum-v5", seed=3, **SETTINGS)
@@ -222,7 +222,7 @@ def test_what_was_learned_before_a_failure_is_kept_and_saved(reference, tmp_path
 @pytest.mark.parametrize("change", ["lost", "gone", "edited"])
 def test_metrics_that_are_not_as_they_were_are_said_and_left_as_they_are(change, reference, tmp_path):
     agent, folder = reference["sac"]
-    trained("sac", tmp_path / "run", callback=lambda state, _: state.env_steps < 250)
+    trained("sac", tmp_path / "run", callback=lambda agent, _: agent.state.env_steps < 250)
     rows = tmp_path / "run" / "evaluations.jsonl"
     before = rows.read_text()
     if change == "gone":

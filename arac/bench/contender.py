@@ -52,7 +52,7 @@ def ours(gate: Gate, env: str, algorithm: str, warmup: int, settings: dict[str, 
     from arac.agent import AGENTS
 
     agent = AGENTS[algorithm](env, warmup_steps=warmup, **settings)
-    agent.learn(10**9, callback=lambda state, _: gate(state.env_steps))
+    agent.learn(10**9, callback=lambda agent, _: gate(agent.state.env_steps))
 
 
 def theirs(gate: Gate, library: str, env: str, warmup: int, settings: dict[str, Any], evaluation: int) -> None:

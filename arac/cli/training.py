@@ -17,6 +17,27 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
+class WatchArgs:
+    """What is done beside training. Results do not depend on it, and a run that is resumed needs it said again."""
+
+    stop_at_return: Annotated[float | None, tyro.conf.arg(metavar="FLOAT")] = None
+    """Stop when an evaluation gives the champion at least this mean return."""
+    video_interval: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
+    """Film the champion every so many environment steps, into videos/ in the run folder."""
+    wandb: Annotated[str | None, tyro.conf.arg(metavar="PROJECT")] = None
+    """Send the numbers of every evaluation to this project of Weights & Biases."""
+
+    def callbacks(self) -> list[Any]:
+        from arac.callbacks import PeriodicVideo, StopAtReturn, WandB
+
+        return [
+            *([] if self.stop_at_return is None else [StopAtReturn(self.stop_at_return)]),
+            *([] if self.video_interval is None else [PeriodicVideo(self.video_interval)]),
+            *([] if self.wandb is None else [WandB(self.wandb)]),
+        ]
+
+
+@dataclass(frozen=True)
 class TrainArgs(Generic[ConfigT]):
     """Train an agent on a Gymnasium environment.
 
@@ -41,6 +62,7 @@ class TrainArgs(Generic[ConfigT]):
     """A time limit per episode; needed where the environment has none."""
     env_kwargs: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
     """Arguments for the environment's constructor; values as in TOML, and words as they are."""
+    watch: tyro.conf.OmitArgPrefixes[WatchArgs] = WatchArgs()
 
 
 @dataclass(frozen=True)
@@ -55,6 +77,7 @@ class ResumeArgs:
     """Another number of worker processes from here on. Results do not depend on it."""
     rollouts: Literal["local", "ray"] | None = None
     """Another place for episodes from here on. Results do not depend on it."""
+    watch: tyro.conf.OmitArgPrefixes[WatchArgs] = WatchArgs()
 
 
 @dataclass(frozen=True)
@@ -98,24 +121,28 @@ def train(argv: list[str]) -> None:
         env_kwargs=keyword_arguments(args.env_kwargs),
         **asdict(args.config),
     )
+    callback = args.watch.callbacks()
     check_run(agent.description, args.steps)
     check_memory(agent.description)
     name = run_name(agent.env.id, algorithm.name, args.seed)
     folder = args.run_dir or runs.fresh_folder(Path("runs"), name)
     runs.check_free(folder)
     _say_what_starts(agent, args.steps, folder)
-    _run(folder, lambda: agent.learn(args.steps, run_dir=folder, progress_bar=True))
+    _run(folder, lambda: agent.learn(args.steps, run_dir=folder, progress_bar=True, callback=callback))
+    _say_if_stopped(agent, args.steps)
     _say_what_came_out(agent, folder)
 
 
 def resume(argv: list[str]) -> None:
-    from arac import agent
+    from arac import agent, runs
     from arac.compiling import keep_between_runs
 
     keep_between_runs()
     args = parse(ResumeArgs, "resume", argv)
-    chosen = {"total_steps": args.steps, "workers": args.workers, "rollouts": args.rollouts}
+    callback = args.watch.callbacks()
+    chosen = {"total_steps": args.steps, "workers": args.workers, "rollouts": args.rollouts, "callback": callback}
     resumed = _run(args.run, lambda: agent.resume(args.run, **chosen, progress_bar=True, say=say))
+    _say_if_stopped(resumed, runs.read_config(args.run)["steps"])
     _say_what_came_out(resumed, args.run)
 
 
@@ -168,6 +195,14 @@ def _say_what_starts(agent: Any, steps: int, folder: Path) -> None:
     print(f"{agent.algorithm.title} on {env.id}: {env.observation_size} observations, {env.action_size} actions")
     print(f"settings: {settings}")
     print(f"{steps:,} environment steps, seed {agent.description.seed}, into {folder}", flush=True)
+
+
+def _say_if_stopped(agent: Any, steps: int) -> None:
+    """Of the callbacks that the command has, one can end a run early."""
+    if agent.state.env_steps < steps:
+        print(
+            f"stopped at {agent.state.env_steps:,} of {steps:,} steps: the champion has the return that was asked for"
+        )
 
 
 def _say_what_came_out(agent: Any, folder: Path) -> None:

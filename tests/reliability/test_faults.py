@@ -82,8 +82,8 @@ def test_an_environment_that_fails_in_the_middle_of_a_run_costs_one_generation(t
     """Mended, the run goes on as if nothing had been."""
     trigger = tmp_path / "trigger"
 
-    def begin_trouble(state, _):
-        if state.generation == 9:
+    def begin_trouble(agent, _):
+        if agent.state.generation == 9:
             trigger.touch()
 
     kwargs = {"trouble": trouble, "when": str(trigger)}
@@ -194,7 +194,7 @@ def test_the_lock_of_a_process_that_was_killed_is_gone_with_it(busy):
     folder, process = busy
     process.kill()
     process.wait()
-    agent = arac.resume(folder, callback=lambda state, _: False, say=lambda _: None)
+    agent = arac.resume(folder, callback=lambda *_: False, say=lambda _: None)
     assert agent.state.env_steps > 0
 
 

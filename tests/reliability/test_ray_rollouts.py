@@ -53,8 +53,8 @@ def test_so_is_that_of_a_system_that_judges_by_what_it_collects(tmp_path):
 
 
 def test_a_run_that_was_begun_with_local_rollouts_goes_on_on_ray(local, tmp_path):
-    def stop(state, _):
-        return state.env_steps < 1200
+    def stop(agent, _):
+        return agent.state.env_steps < 1200
 
     first = ARAC("Pendulum-v1", **SETTINGS, elites=1, workers=1)
     first.learn(2400, run_dir=tmp_path / "run", callback=stop)
