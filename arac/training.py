@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from arac import memory, trees
 from arac.algorithms import Algorithm
@@ -31,6 +32,7 @@ class Keeper:
     def __init__(self, context: Context, run: Run | None, state: Any) -> None:
         self._context = context
         self._run = run
+        self.fitness: np.ndarray | None = None  # at the last evaluation
         self._hold(state)
 
     def _hold(self, state: Any) -> None:
@@ -46,6 +48,8 @@ class Keeper:
         interval = self._context.config.checkpoint_interval
         due = state.env_steps // interval > self.state.env_steps // interval
         self._hold(state)
+        if evaluation is not None:
+            self.fitness = evaluation.fitness
         if due:
             self.save()
         if self._run is None:
