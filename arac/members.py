@@ -10,6 +10,7 @@ import numpy as np
 from arac import export
 from arac.envs import EnvSpec
 from arac.envs.observations import flattened
+from arac.policies.custom import Own
 from arac.population import members, take
 from arac.rollout.episode import stretch
 
@@ -65,7 +66,7 @@ class Cast(NamedTuple):
     @staticmethod
     def of(state: Any, env: EnvSpec, rng: np.random.Generator, fitness: np.ndarray | None) -> "Cast":
         """`fitness` is that of the last evaluation, which for some systems is of the champion alone."""
-        policies = members(state.population)
+        policies = _one_by_one(state.population)
         known = dict.fromkeys(range(len(policies)))
         if fitness is not None:
             measured = range(len(policies)) if len(fitness) == len(policies) else [state.champion]
@@ -82,8 +83,13 @@ def _archived(state: Any, env: EnvSpec, rng: np.random.Generator) -> tuple[Membe
     archive = getattr(state, "archive", None)
     if archive is None or archive.size == 0:
         return ()
-    policies = members(take(archive.policies, np.arange(archive.size)))
+    policies = _one_by_one(take(archive.policies, np.arange(archive.size)))
     return tuple(
         Member(policy, env, rng, float(fitness), is_elite=False)
         for policy, fitness in zip(policies, archive.fitness, strict=False)
     )
+
+
+def _one_by_one(population: Any) -> list[Any]:
+    """Policies with NumPy leaves; those of the user's own as objects of the user's class."""
+    return [policy.policy if isinstance(policy, Own) else policy for policy in members(population)]

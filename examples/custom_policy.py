@@ -65,9 +65,7 @@ def log_density(a, b, log_x, log_rest):
 
 if __name__ == "__main__":
     # Worker processes import the class from its module; one of a script like this plays in this process: workers=0.
-    agent = ARAC(
-        "Pendulum-v1", policy=KumaraswamyPolicy, workers=0, hidden_size=64, warmup_steps=1000, eval_interval=2000
-    )
-    agent.learn(10_000, run_dir="runs/kumaraswamy", progress_bar=True)
+    agent = ARAC("Pendulum-v1", policy=KumaraswamyPolicy, workers=0, hidden_size=64, warmup_steps=1000, eval_episodes=2)
+    agent.learn(3_000, run_dir="runs/kumaraswamy")
     # Stopped or killed, it goes on with: ARAC.resume("runs/kumaraswamy", policy=KumaraswamyPolicy)
-    print(agent.evaluate(episodes=20).mean)
+    print(agent.evaluate(episodes=5).mean)

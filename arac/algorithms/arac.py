@@ -14,7 +14,7 @@ from arac.critics import init_critic
 from arac.envs import EnvSpec
 from arac.losses import Archived
 from arac.policies import FlowPolicy, Policy
-from arac.policies.custom import CustomPolicy
+from arac.policies.custom import CustomPolicy, Own
 from arac.population import over_members, put, take
 from arac.updates import ActorLearner, CriticLearner, actor_updates, adam, critic_updates
 
@@ -45,7 +45,7 @@ def init(config: ARACConfig, env: EnvSpec, seed: int, policy: type[CustomPolicy]
 
     def init_policy(key: jax.Array) -> Policy:
         if policy is not None:
-            return policy.init(key, env.observation_size, env.action_size)
+            return Own.init(policy, key, env)
         return FlowPolicy.init(
             key, env.observation_size, env.action_size, hidden=(config.hidden_size,), flows=config.flows, sigma=sigma
         )

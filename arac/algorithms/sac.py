@@ -16,7 +16,7 @@ from arac.critics import init_critic, narrowed, widened
 from arac.envs import EnvSpec
 from arac.losses import temperature_loss
 from arac.policies import FlowPolicy, Policy
-from arac.policies.custom import CustomPolicy
+from arac.policies.custom import CustomPolicy, Own
 from arac.population import stack
 from arac.replay import Contents
 from arac.updates import (
@@ -85,7 +85,7 @@ def init_actor(
 ) -> Policy:
     sizes, hidden = (env.observation_size, env.action_size), (config.hidden_size,) * 2
     if policy is not None:
-        return policy.init(key, *sizes)
+        return Own.init(policy, key, env)
     if isinstance(config, SACNFConfig):
         sigma = None if config.sigma == "learned" else float(config.sigma)
         return FlowPolicy.init(key, *sizes, hidden=hidden[:1], flows=config.flows, sigma=sigma)
