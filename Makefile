@@ -6,7 +6,7 @@ READY := .venv/.ready
 LONGEST := tests/reliability tests/test_exact.py tests/test_baselines.py tests/learning
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser train test smoke test-thirdparty torture lint format bench bench-peers against-sb3 clean
+.PHONY: help setup browser train test smoke test-thirdparty test-sb3 torture lint format bench bench-peers against-sb3 clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -63,6 +63,9 @@ bench-peers: $(READY) .venv-peers/.ready  ## whole runs against SBX and Stable-B
 
 against-sb3: .venv-peers/.ready  ## what TD3 and SAC learn beside Stable-Baselines3's: half an hour
 	.venv-peers/bin/python benchmarks/against_sb3.py
+
+test-sb3: .venv-peers/.ready  ## our agents in Stable-Baselines3's own evaluation, in an environment of its own: a minute
+	.venv-peers/bin/python -m pytest tests/test_sb3.py
 
 clean:  ## removes .venv and caches
 	rm -rf .venv .venv-peers .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info

@@ -2,23 +2,24 @@
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
-import jax
 import numpy as np
 
 from arac import agent_file, algorithms, checkpoint, clusters, envs, runs, training
 from arac.algorithms import Algorithm
-from arac.algorithms.shared import Context, init_replay
+from arac.algorithms.shared import Context, Evaluation, init_replay
 from arac.callbacks.base import Callbacks, watching
-from arac.description import Description, check_seed
+from arac.description import Description, check_policy, check_seed
 from arac.display import Pace, choose
 from arac.envs import EnvSpec, Maker
 from arac.errors import Interrupted, UserError
-from arac.population import members, take, to_numpy
+from arac.members import Cast, Member
+from arac.policies.custom import CustomPolicy
+from arac.population import stack
 from arac.presets import configured
 from arac.processes import cores
 from arac.progress import Progress
@@ -27,6 +28,9 @@ from arac.rollout.cluster import RayPool
 from arac.rollout.local import LocalPool
 from arac.rollout.rollouts import Rollouts
 from arac.runs import Run
+
+# What only the built-in stochastic policy has.
+_OF_FLOW_POLICIES = {"flows", "sigma", "ar_base"}
 
 
 class Score(NamedTuple):
@@ -51,6 +55,7 @@ class Agent:
         preset: bool = True,
         max_episode_steps: int | None = None,
         env_kwargs: dict[str, Any] | None = None,
+        policy: type[CustomPolicy] | None = None,
         **config: Any,
     ) -> None:
         """Sets up a fresh agent with the paper's parameters for this task, where the paper has some.
@@ -62,14 +67,20 @@ class Agent:
             preset: False leaves the paper's table aside and starts from plain defaults.
             max_episode_steps: a time limit, needed where the environment has none.
             env_kwargs: keyword arguments of the environment.
+            policy: an action distribution of your own, for the soft actor-critics (docs/extending.md).
             **config: any field of the algorithm's config.
 
         Raises:
-            UserError: if the environment or a setting is not what it should be.
+            UserError: if the environment, the policy or a setting is not what it should be.
         """
         spec = envs.check(env, max_episode_steps=max_episode_steps, kwargs=env_kwargs)
         settings, row = configured(self.algorithm.config, spec.id, config, preset=preset)
-        description = Description(self.algorithm, spec, check_seed(seed), settings, row)
+        if policy is not None and (idle := config.keys() & _OF_FLOW_POLICIES):
+            raise UserError(
+                f"{sorted(idle)[0]} belongs to arac's flow policy and has no effect on yours: leave it out."
+            )
+        check_policy(policy, self.algorithm, spec)
+        description = Description(self.algorithm, spec, check_seed(seed), settings, row, policy)
         description.outline()  # refuses what memory cannot hold
         self._set_up(description, description.first_state())
 
@@ -77,7 +88,8 @@ class Agent:
         self.description = description
         self.state = state
         self._replay: ReplayBuffer | None = None
-        self._acting: Any = None  # the champion with NumPy leaves, once it was asked to act
+        self._fitness: np.ndarray | None = None  # at the last evaluation that this object has seen
+        self._cast: Cast | None = None  # the members of a state, once they were asked for
         self._noise = np.random.default_rng(description.seed)
 
     @property
@@ -89,14 +101,24 @@ class Agent:
         return self.description.env
 
     @property
-    def population(self) -> Any:
-        """All policies, stacked along a leading axis."""
-        return self.state.population
+    def population(self) -> tuple[Member, ...]:
+        """All agents, each of which can act by itself."""
+        return self._members().population
 
     @property
-    def champion(self) -> Any:
-        """The policy to hand over: the fittest one, or what the system has instead (CEM-TD3: its mean)."""
-        return take(self.population, self.state.champion)
+    def archive(self) -> tuple[Member, ...]:
+        """The earlier policies that ARAC keeps; the other systems keep none."""
+        return self._members().archive
+
+    @property
+    def champion(self) -> Member:
+        """The agent to hand over: the fittest one, or what the system has instead (CEM-TD3: its mean)."""
+        return self.population[self.state.champion]
+
+    def _members(self) -> Cast:
+        if self._cast is None or self._cast.state is not self.state:
+            self._cast = Cast.of(self.state, self.env, self._noise, self._fitness)
+        return self._cast
 
     @property
     def replay(self) -> ReplayBuffer:
@@ -132,6 +154,7 @@ class Agent:
             raise UserError(f"total_steps must be at least 1, got {total_steps}.")
         target = self.state.env_steps + total_steps
         training.check_run(self.description, target)
+        self.description.check_found()
         if self._replay is None:
             training.check_memory(self.description)
         run = None
@@ -152,6 +175,7 @@ class Agent:
         *,
         total_steps: int | None = None,
         env: Maker | None = None,
+        policy: type[CustomPolicy] | None = None,
         workers: int | Literal["auto"] | None = None,
         rollouts: Literal["local", "ray"] | None = None,
         progress_bar: bool = False,
@@ -164,6 +188,7 @@ class Agent:
             run_dir: the run's folder.
             total_steps: a new goal, counted from the run's beginning, if it should go further than it was started for.
             env: the function or class that makes the environment, if the run began with one.
+            policy: the class of your own, if the run began with one.
             workers: another number of worker processes from here on; results do not depend on it.
             rollouts: another place for episodes from here on; nor on this.
             progress_bar: as for `learn`.
@@ -175,7 +200,7 @@ class Agent:
             EnvironmentFailure, StorageFailure, KeyboardInterrupt: as for `learn`.
         """
         folder = Path(run_dir)
-        description, goal = runs.read(folder, env)
+        description, goal = runs.read(folder, env, policy)
         target = goal if total_steps is None else total_steps
         if target < goal:
             raise UserError(f"The number of steps may only grow: the run was started for {goal:,}, got {target:,}.")
@@ -185,6 +210,7 @@ class Agent:
         chosen = {"workers": workers, "rollouts": rollouts}
         changed: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
         here = replace(description, config=replace(description.config, **changed))
+        here.check_found()
         outline = description.outline()
         run = Run(folder, description)
         try:
@@ -225,9 +251,11 @@ class Agent:
         if watch.outcome == "interrupted":
             raise Interrupted
 
-    def _come_to(self, state: Any) -> None:
-        """What acts, is measured and is saved from here on."""
-        self.state, self._acting = state, None
+    def _come_to(self, state: Any, evaluation: Evaluation | None) -> None:
+        """What acts, is measured and is saved from here on, and how it was measured, if it was."""
+        self.state = state
+        if evaluation is not None:
+            self._fitness = evaluation.fitness
 
     def _training_pool(self) -> LocalPool | RayPool:
         if self.config.rollouts == "ray":
@@ -241,37 +269,55 @@ class Agent:
         return len(cores()) if self.config.workers == "auto" else self.config.workers
 
     def predict(
-        self, observation: np.ndarray, state: None = None, episode_start: None = None, deterministic: bool = False
+        self, observation: Any, state: None = None, episode_start: Any = None, deterministic: bool = False
     ) -> tuple[np.ndarray, None]:
-        """The champion's action for one observation or a batch of them, in the environment's units.
+        """The champion's action, as `Member.predict` has it; in the manner of Stable-Baselines3."""
+        return self.champion.predict(observation, state, episode_start, deterministic)
 
-        `state` and `episode_start` are there for Stable-Baselines3's callers; the policy has no memory.
+    def evaluate(
+        self,
+        episodes: int = 100,
+        *,
+        seed: int = 0,
+        reset_seeds: Sequence[int] | None = None,
+        progress: Progress | None = None,
+    ) -> Score:
+        """The champion over fresh episodes, without noise. Training never sees these episodes' seeds.
+
+        Args:
+            episodes: how many.
+            seed: another number gives other episodes.
+            reset_seeds: instead of both: one episode from `env.reset(seed=...)` with each of these, for a comparison
+                with numbers from elsewhere.
+            progress: to be told of each episode.
+
+        Raises:
+            UserError: if there are no episodes to play, or a seed is none.
+            EnvironmentFailure: if the environment fails.
         """
-        if self._acting is None:
-            self._acting = to_numpy(self.champion)
-        observation = np.asarray(observation, np.float32)
-        if observation.shape[-1:] != (self.env.observation_size,):
-            size = self.env.observation_size
-            raise UserError(f"{self.env.id} has observations of {size} numbers; predict got {observation.shape}.")
-        if deterministic:
-            action = self._acting.mode(observation)
-        else:
-            shape = (*observation.shape[:-1], self.env.action_size)
-            action = self._acting.act(observation, self._noise.standard_normal(shape, np.float32))
-        return (self.env.low + (action + 1) * 0.5 * (self.env.high - self.env.low)).astype(np.float32), None
-
-    def evaluate(self, episodes: int = 100, *, seed: int = 0, progress: Progress | None = None) -> Score:
-        """The champion over fresh episodes, without noise. Training never sees these episodes' seeds."""
+        if reset_seeds is not None:
+            episodes = len(reset_seeds)
         if episodes < 1:
             raise UserError(f"episodes must be at least 1, got {episodes}.")
-        check_seed(seed)
-        progress = progress or Progress()
-        champion = jax.tree.map(lambda leaf: leaf[None], self.champion)
+        for one in (seed, *(reset_seeds or ())):
+            check_seed(one)
+        self.description.check_found()
         with LocalPool(self.env, min(self._workers(), episodes), self._episode_limit()) as pool:
-            rollouts = Rollouts(pool, self.description.seed, progress)
-            [played] = rollouts.evaluate(champion, seed, episodes, stream="fresh")
+            rollouts = Rollouts(pool, self.description.seed, progress or Progress())
+            if reset_seeds is not None:
+                played = rollouts.evaluate_on(self.champion.policy, reset_seeds)
+            else:
+                [played] = rollouts.evaluate(stack([self.champion.policy]), seed, episodes, stream="fresh")
         returns = np.array([episode.total for episode in played])
         return Score(float(returns.mean()), float(returns.std()), returns, np.array([len(e) for e in played]))
+
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Writes the champion into one npz file of plain arrays, to act without JAX and without arac.
+
+        Raises:
+            UserError: if it is a policy of your own.
+        """
+        self.champion.export(path)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes all that was learned, but for replay, into one safetensors file."""
@@ -279,7 +325,12 @@ class Agent:
 
     @classmethod
     def load(
-        cls, path: str | os.PathLike[str], *, env: Maker | None = None, say: Callable[[str], None] = warnings.warn
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        env: Maker | None = None,
+        policy: type[CustomPolicy] | None = None,
+        say: Callable[[str], None] = warnings.warn,
     ) -> Self:
         """An agent from a file that `save` wrote, or from a run folder's newest whole checkpoint.
 
@@ -289,6 +340,7 @@ class Agent:
         Args:
             path: the file or the folder.
             env: the function or class that makes the environment, if it began with one.
+            policy: the class of your own, if it began with one.
             say: told in a sentence if a newer checkpoint is damaged.
 
         Raises:
@@ -296,13 +348,13 @@ class Agent:
         """
         path = Path(path)
         if path.is_dir():
-            description, _ = runs.read(path, env)
+            description, _ = runs.read(path, env, policy)
             cls._check_kind(description)
             state, _, skipped = checkpoint.load(path, description.outline(), description.differences)
             for reason in skipped:
                 say(f"skipped {reason}")
         else:
-            description, state = agent_file.read(path, env)
+            description, state = agent_file.read(path, env, policy)
             cls._check_kind(description)
         return cls._made(description, state)
 
@@ -319,10 +371,6 @@ class Agent:
         agent._set_up(description, state)
         agent._replay = replay
         return agent
-
-    def members(self) -> list[Any]:
-        """The policies one by one, with NumPy arrays."""
-        return members(self.population)
 
 
 class ARAC(Agent):

@@ -17,6 +17,7 @@ from arac.envs import Maker
 from arac.errors import UserError
 from arac.files import HEADER, read_bounded, sha256, write_durably
 from arac.manifest import FORMAT, NewerFormat
+from arac.policies.custom import CustomPolicy
 
 
 def write(path: Path, description: Description, state: Any) -> None:
@@ -42,15 +43,15 @@ def read_table(path: Path) -> dict[str, Any]:
         return table
 
 
-def read(path: Path, env: Maker | None = None) -> tuple[Description, Any]:
-    """What the agent in a file is, and its state; `env` as for `Description.from_table`.
+def read(path: Path, env: Maker | None = None, policy: type[CustomPolicy] | None = None) -> tuple[Description, Any]:
+    """What the agent in a file is, and its state; the rest as for `Description.from_table`.
 
     Raises:
         UserError: if it is no file that `write` made, or is damaged, or of a newer format.
     """
     with _explained(path):
         metadata = _metadata(path)
-        description = Description.from_table(json.loads(metadata["arac"]), env)
+        description = Description.from_table(json.loads(metadata["arac"]), env, policy)
         outline = description.outline()
         arrays = safetensors.numpy.load(read_bounded(path, trees.size_in_bytes(outline) + HEADER))
         if metadata.pop("sha256") != _hash(metadata, arrays):

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from arac.policies import FlowPolicy
+from arac.policies import Policy
 from arac.population import put, take
 
 Strategy: TypeAlias = Literal["proactive", "reactive"]
@@ -18,12 +18,12 @@ Strategy: TypeAlias = Literal["proactive", "reactive"]
 class Archive:
     """Up to `capacity` policies with their fitness. Immutable: `add` gives a new one."""
 
-    policies: FlowPolicy  # stacked; slots from `size` on are empty
+    policies: Policy  # stacked; slots from `size` on are empty
     fitness: np.ndarray
     size: int
 
     @staticmethod
-    def empty(like: FlowPolicy, capacity: int) -> "Archive":
+    def empty(like: Policy, capacity: int) -> "Archive":
         """`like` is one policy, for the shapes."""
         policies = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), like)
         return Archive(policies, np.zeros(capacity), 0)
@@ -32,7 +32,7 @@ class Archive:
     def capacity(self) -> int:
         return len(self.fitness)
 
-    def add(self, population: FlowPolicy, fitness: np.ndarray, rng: np.random.Generator) -> "Archive":
+    def add(self, population: Policy, fitness: np.ndarray, rng: np.random.Generator) -> "Archive":
         """Fills up while there is room; then each newcomer replaces a random policy of the nearest niche.
 
         A member whose fitness is not finite stays out: it belongs to no niche.
@@ -49,7 +49,7 @@ class Archive:
         niches = [low if abs(f - centres[0]) <= abs(f - centres[1]) else high for f in fitness]
         return np.array([rng.choice(niche) for niche in niches], int)
 
-    def _with(self, slots: np.ndarray, population: FlowPolicy, fitness: np.ndarray, members: np.ndarray) -> "Archive":
+    def _with(self, slots: np.ndarray, population: Policy, fitness: np.ndarray, members: np.ndarray) -> "Archive":
         """These members of the population in these slots; of two in one slot the later stays."""
         newest = {int(slot): int(member) for slot, member in zip(slots, members, strict=True)}
         if not newest:

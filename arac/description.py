@@ -7,8 +7,10 @@ from typing import Any
 from arac import algorithms, envs, memory, trees
 from arac.algorithms import Algorithm
 from arac.config import Config
-from arac.envs import EnvSpec, Maker
+from arac.envs import EnvSpec, Maker, is_found, name_of, not_importable
 from arac.errors import UserError
+from arac.policies import custom
+from arac.policies.custom import CustomPolicy
 from arac.presets import configured
 
 # Settings that no result depends on.
@@ -24,10 +26,12 @@ class Description:
     seed: int
     config: Config
     preset: str | None = None  # which row of the paper's table the config started from, for people to read
+    policy: type[CustomPolicy] | None = None  # of the user's own, if the algorithm's is not wanted
 
     def first_state(self) -> Any:
         """The state that the run begins with."""
-        return self.algorithm.init(self.config, self.env, self.seed)
+        own = () if self.policy is None else (self.policy,)
+        return self.algorithm.init(self.config, self.env, self.seed, *own)
 
     def outline(self) -> Any:
         """Of its states; nothing is allocated for it.
@@ -42,11 +46,22 @@ class Description:
         memory.check(trees.size_in_bytes(outline), "The networks and the archive", "lower hidden_size or their number")
         return outline
 
+    def check_found(self) -> None:
+        """Whether the processes that play episodes can import a policy of the user's own.
+
+        Raises:
+            UserError: if they cannot.
+        """
+        elsewhere = self.config.workers != 0 or self.config.rollouts == "ray"
+        if self.policy is not None and elsewhere and not is_found(self.policy):
+            raise not_importable(name_of(self.policy))
+
     def identity(self) -> dict[str, Any]:
         """All that the results depend on; the number of workers and the like are not in it."""
         table = self.to_table()
         settings = {name: value for name, value in table["config"].items() if name not in _WITHOUT_EFFECT}
-        return {**{key: table[key] for key in ("algorithm", "seed", "environment")}, "config": settings}
+        names = ("algorithm", "seed", "environment", "policy")
+        return {**{name: table[name] for name in names if name in table}, "config": settings}
 
     def differences(self, identity: dict[str, Any]) -> list[str]:
         """Where another identity is not this one's, in words. Settings that it does not know had their defaults."""
@@ -68,14 +83,18 @@ class Description:
                 "kwargs": self.env.kwargs,
                 **({"callable": True} if callable(self.env.source) else {}),
             },
+            **({} if self.policy is None else {"policy": name_of(self.policy)}),
             "config": asdict(self.config),
         }
 
     @staticmethod
-    def from_table(table: dict[str, Any], env: Maker | None = None) -> "Description":
+    def from_table(
+        table: dict[str, Any], env: Maker | None = None, policy: type[CustomPolicy] | None = None
+    ) -> "Description":
         """The opposite of `to_table`; makes the environment once to read its spaces.
 
-        What a file names is never called: a function that made the environment has to be given again, as `env`.
+        What a file names is never called: a function that made the environment has to be given again, as `env`, and a
+        class of the user's own as `policy`.
         """
         environment = table["environment"]
         if bool(environment.get("callable")) != (env is not None):
@@ -90,13 +109,37 @@ class Description:
         )
         config, _ = configured(algorithm.config, spec.id, table["config"], preset=False)
         preset = None if table["preset"] == "none" else table["preset"]
-        return Description(algorithm, spec, seed, config, preset)
+        check_policy(policy, algorithm, spec)
+        _check_same_policy(table.get("policy"), policy)
+        return Description(algorithm, spec, seed, config, preset, policy)
 
 
 def check_seed(seed: Any) -> int:
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
         raise UserError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed!r}.")
     return seed
+
+
+def check_policy(policy: Any, algorithm: Algorithm, env: EnvSpec) -> None:
+    """Whether a class of the user's own, if there is one, can be trained.
+
+    Raises:
+        UserError: if it cannot.
+    """
+    if policy is None:
+        return
+    if not algorithm.takes_policy:
+        able = ", ".join(name for name, one in algorithms.ALGORITHMS.items() if one.takes_policy)
+        raise UserError(f"{algorithm.name} trains a policy of its own; a policy can be given to {able}.")
+    custom.check(policy, env)
+
+
+def _check_same_policy(then: Any, policy: Any) -> None:
+    if then is None and policy is not None:
+        raise UserError("It was trained with the algorithm's own policy: leave policy out.")
+    if then is not None and (policy is None or name_of(policy) != then):
+        got = "" if policy is None else f", got {name_of(policy)}"
+        raise UserError(f"It was trained with the policy {then}: load or resume it in Python, with policy={got}.")
 
 
 def not_plain(error: TypeError) -> UserError:

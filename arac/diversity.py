@@ -5,16 +5,16 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from arac.losses import policy_kl
-from arac.policies import FlowPolicy
+from arac.policies import Policy
 
 
 @jax.jit
 def pairwise_kl(
-    population: FlowPolicy, observation: Float[Array, "batch obs"], noise: Float[Array, "batch action"]
+    population: Policy, observation: Float[Array, "batch obs"], noise: Float[Array, "batch action"]
 ) -> Float[Array, "member member"]:
     """KL(row || column) between whole policies, averaged over the observations."""
 
-    def row(policy: FlowPolicy) -> Float[Array, " member"]:
+    def row(policy: Policy) -> Float[Array, " member"]:
         return jax.vmap(lambda other: policy_kl(policy, other, observation, noise))(population)
 
     return jax.vmap(row)(population)

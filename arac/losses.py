@@ -116,12 +116,12 @@ class Archived(NamedTuple):
     A weight is `lambda * beta / n`; a slot that stands empty because the archive is small has weight 0.
     """
 
-    policies: FlowPolicy
+    policies: Policy
     weights: Float[Array, " n"]
 
 
 def attraction_repulsion_loss(
-    policy: FlowPolicy,
+    policy: Policy,
     archived: Archived,
     observation: Float[Array, "batch obs"],
     noise: Float[Array, "batch action"],
@@ -132,11 +132,14 @@ def attraction_repulsion_loss(
     """Eqs. 1 and 10: `-lambda mean(beta KL(pi || pi'))`, and the divergences themselves.
 
     Repulsion has no end of its own: a contraction alone raises the divergence for ever. `kl_clip` stops pushing
-    where a repelled policy is already that far away.
+    where a repelled policy is already that far away. `base` speaks of flow policies; of any other the whole policy
+    counts, and feels it.
     """
     others = stop_gradient(archived.policies)
 
-    def divergence(other: FlowPolicy) -> Float[Array, ""]:
+    def divergence(other: Policy) -> Float[Array, ""]:
+        if not (isinstance(policy, FlowPolicy) and isinstance(other, FlowPolicy)):
+            return sampled_kl(policy, other, observation, noise)
         if base == "gaussian":
             return gaussian_kl(policy, other, observation)
         return flow_kl(policy, other, observation, noise, base=base)
@@ -173,8 +176,18 @@ def gaussian_kl(policy: FlowPolicy, other: FlowPolicy, observation: Float[Array,
     return gaussian.kl(*policy.base(observation), *other.base(observation)).mean()
 
 
+def sampled_kl(
+    policy: Policy, other: Policy, observation: Float[Array, "batch obs"], noise: Float[Array, "batch action"]
+) -> Float[Array, ""]:
+    """`E[log pi(a) - log pi'(a)]` over actions a of pi, for policies of any kind; nothing is detached."""
+    action, log_prob = policy.sample(observation, noise)
+    return (log_prob - other.log_prob(observation, action)).mean()
+
+
 def policy_kl(
-    policy: FlowPolicy, other: FlowPolicy, observation: Float[Array, "batch obs"], noise: Float[Array, "batch action"]
+    policy: Policy, other: Policy, observation: Float[Array, "batch obs"], noise: Float[Array, "batch action"]
 ) -> Float[Array, ""]:
     """KL between two whole policies, each on its own base: how differently two members behave."""
-    return flow_kl(policy, other, observation, noise, base="own")
+    if isinstance(policy, FlowPolicy) and isinstance(other, FlowPolicy):
+        return flow_kl(policy, other, observation, noise, base="own")
+    return sampled_kl(policy, other, observation, noise)

@@ -22,6 +22,7 @@ from arac.description import Description, not_plain
 from arac.envs import Maker
 from arac.errors import StorageFailure, UserError
 from arac.files import Seal, read_bounded, sync_folder, write_durably
+from arac.policies.custom import CustomPolicy
 from arac.processes import cores
 from arac.replay import Mark, ReplayBuffer
 
@@ -134,8 +135,8 @@ class Run:
             os.close(self._lock)
 
 
-def read(folder: Path, env: Maker | None = None) -> tuple[Description, int]:
-    """What the run in a folder is, and for how many steps it was started; `env` as for `Description.from_table`.
+def read(folder: Path, env: Maker | None = None, policy: type[CustomPolicy] | None = None) -> tuple[Description, int]:
+    """What the run in a folder is, and for how many steps it was started; the rest as for `Description.from_table`.
 
     Raises:
         UserError: if the folder holds no run.
@@ -144,7 +145,7 @@ def read(folder: Path, env: Maker | None = None) -> tuple[Description, int]:
     try:
         if not isinstance(table["steps"], int):
             raise TypeError(f"steps {table['steps']!r}")
-        return Description.from_table(table, env), table["steps"]
+        return Description.from_table(table, env, policy), table["steps"]
     except UserError:
         raise
     except (KeyError, TypeError, AttributeError, ValueError) as error:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,8 @@ from arac.errors import Interrupted, NotFinite, UserError
 from arac.replay import Mark, replay_bytes
 from arac.runs import Run
 
+Show: TypeAlias = Callable[[Any, Evaluation | None], None]
+
 
 class Keeper:
     """Holds the last complete generation, and checkpoints it at intervals and when the run stops.
@@ -26,16 +28,16 @@ class Keeper:
     plays it again with the same numbers.
     """
 
-    def __init__(self, context: Context, run: Run | None, state: Any, show: Callable[[Any], None]) -> None:
-        """Begins with a state; `show` is called with every state that it comes to hold."""
+    def __init__(self, context: Context, run: Run | None, state: Any, show: Show) -> None:
+        """Begins with a state; `show` is called with every state that it comes to hold, and how that was measured."""
         self._context = context
         self._run = run
         self._show = show
-        self._hold(state)
+        self._hold(state, None)
 
-    def _hold(self, state: Any) -> None:
+    def _hold(self, state: Any, evaluation: Evaluation | None) -> None:
         self.state = state
-        self._show(state)
+        self._show(state, evaluation)
         self._context.replay.forget_dropped()
         self._mark: Mark = self._context.replay.mark
         self._seals = self._run.metric_seals() if self._run else {}
@@ -46,7 +48,7 @@ class Keeper:
             self._run.record(state, evaluation, self._context.progress.seconds)
         interval = self._context.config.checkpoint_interval
         due = state.env_steps // interval > self.state.env_steps // interval
-        self._hold(state)
+        self._hold(state, evaluation)
         if self._run is None:
             self._context.replay.unsaved.clear()
         return self.save() if due else None

@@ -17,7 +17,7 @@ from arac import replay
 from arac.compiling import compiled
 from arac.critics import Critic, narrowed, widened
 from arac.losses import Archived, Base, actor_loss, attraction_repulsion_loss, critic_loss
-from arac.policies import FlowPolicy
+from arac.policies import Policy
 from arac.replay import Batch, Contents
 
 OptimiserState: TypeAlias = Any
@@ -45,7 +45,7 @@ class CriticLearner(NamedTuple):
 class ActorLearner(NamedTuple):
     """One actor, or a population of them with a leading axis."""
 
-    policy: FlowPolicy
+    policy: Policy
     optimiser: OptimiserState
 
 
@@ -62,7 +62,7 @@ def gradient_step(rules: Rules, parameters: Any, gradient: Any, optimiser: Optim
 def critic_step(
     rules: Rules,
     learner: CriticLearner,
-    policy: FlowPolicy,
+    policy: Policy,
     temperature: Float[Array, ""],
     batch: Batch,
     noise: Float[Array, "batch action"],
@@ -87,7 +87,7 @@ def actor_step(
 ) -> tuple[ActorLearner, "ActorMetrics"]:
     """One mini-batch for one actor: Eq. 5 if it has archived policies to feel, else Eq. 2."""
 
-    def loss(policy: FlowPolicy) -> tuple[Float[Array, ""], ActorMetrics]:
+    def loss(policy: Policy) -> tuple[Float[Array, ""], ActorMetrics]:
         total, log_prob = actor_loss(policy, critic.q, temperature, observation, noise)
         if archived is None:
             return total, ActorMetrics(total, log_prob, jnp.zeros(()))
@@ -110,7 +110,7 @@ class ActorMetrics(NamedTuple):
 def critic_updates(
     rules: Rules,
     learner: CriticLearner,
-    policy: FlowPolicy,
+    policy: Policy,
     temperature: float,
     contents: Contents,
     key: jax.Array,

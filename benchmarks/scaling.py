@@ -90,11 +90,11 @@ def measure_rollouts(_: Path) -> dict[str, Any]:
         for turn in range(-1, 2 * ROUNDS):  # the first of each starts workers and environments
             for name, pool in pools.items():
                 began = time.perf_counter()
-                Rollouts(pool, 0, Progress()).evaluate(agent.population, turn + 1, 10)
+                Rollouts(pool, 0, Progress()).evaluate(agent.state.population, turn + 1, 10)
                 if turn >= 0:
                     spent[name].append(time.perf_counter() - began)
     seconds = {name: statistics.median(found) for name, found in spent.items()}
-    parameters = len(cloudpickle.dumps(agent.members()))
+    parameters = len(cloudpickle.dumps([member.policy for member in agent.population]))
     ratio = seconds["ray"] / seconds["local"]
     print(
         f"an evaluation of 50 episodes: local {seconds['local']:.2f} s, Ray {seconds['ray']:.2f} s ({ratio:.2f} times)"

@@ -37,7 +37,7 @@ def test_predict_takes_one_observation_or_many(agent):
 def test_predict_is_the_champions_mode_in_the_environments_units():
     agent = arac.SAC("Pendulum-v1", **SMALL)  # torques of ±2
     observation = np.array([[0.1, 0.9, 3.0]], np.float32)
-    expected = 2 * np.asarray(agent.champion.mode(observation))
+    expected = 2 * np.asarray(agent.champion.policy.mode(observation))
     np.testing.assert_allclose(agent.predict(observation, deterministic=True)[0], expected, rtol=1e-5)
     noisy = np.stack([agent.predict(observation[0])[0] for _ in range(200)])
     assert noisy.std() > 0.1
@@ -109,12 +109,6 @@ def test_evaluate_repeats_itself_and_differs_from_training(agent):
     np.testing.assert_array_equal(first.returns, again.returns)
     assert first.returns.shape == other.returns.shape == (4,)
     assert first.mean == pytest.approx(first.returns.mean())
-
-
-def test_population_and_champion_are_there(agent):
-    assert len(agent.members()) == 5
-    champion = agent.members()[agent.state.champion]
-    np.testing.assert_array_equal(np.asarray(agent.champion.base.network.biases[0]), champion.base.network.biases[0])
 
 
 def test_a_callback_sees_every_generation_and_can_stop():

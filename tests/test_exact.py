@@ -71,7 +71,7 @@ def test_the_same_seed_gives_the_same_bytes(name, reference, tmp_path):
 def test_another_seed_gives_other_numbers(name, reference):
     agent, _ = reference[name]
     other = AGENTS[name]("InvertedPendulum-v5", seed=4, **SETTINGS, **OFTEN.get(name, {})).learn(STEPS)
-    leaves = zip(jax.tree.leaves(agent.population), jax.tree.leaves(other.population), strict=True)
+    leaves = zip(jax.tree.leaves(agent.state.population), jax.tree.leaves(other.state.population), strict=True)
     assert not any(np.array_equal(a, b) for a, b in leaves if np.ptp(a) > 0)  # layer norms begin with ones and zeros
 
 

@@ -12,6 +12,7 @@ from arac.config import (
     ERLConfig,
     SACConfig,
     SACNFConfig,
+    SoftConfig,
     TD3Config,
 )
 from arac.envs import suggestion
@@ -24,8 +25,13 @@ class Algorithm(NamedTuple):
     name: str
     title: str
     config: type[Config]
-    init: Callable[..., Any]  # (config, env, seed) -> state
+    init: Callable[..., Any]  # (config, env, seed) -> state; or (config, env, seed, policy) if it takes one
     generation: Callable[..., Any]  # (context, state) -> (state, evaluation or None)
+
+    @property
+    def takes_policy(self) -> bool:
+        """Whether it can train a policy of the user's own: the soft actor-critics can."""
+        return issubclass(self.config, SoftConfig)
 
 
 ALGORITHMS = {

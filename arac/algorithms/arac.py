@@ -13,7 +13,8 @@ from arac.config import ARACConfig
 from arac.critics import init_critic
 from arac.envs import EnvSpec
 from arac.losses import Archived
-from arac.policies import FlowPolicy
+from arac.policies import FlowPolicy, Policy
+from arac.policies.custom import CustomPolicy, Own
 from arac.population import over_members, put, take
 from arac.updates import ActorLearner, CriticLearner, actor_updates, adam, critic_updates
 
@@ -31,7 +32,7 @@ class State:
     env_steps: int
 
     @property
-    def population(self) -> FlowPolicy:
+    def population(self) -> Policy:
         return self.actors.policy
 
     @property
@@ -39,10 +40,12 @@ class State:
         return int(self.elites[0])
 
 
-def init(config: ARACConfig, env: EnvSpec, seed: int) -> State:
+def init(config: ARACConfig, env: EnvSpec, seed: int, policy: type[CustomPolicy] | None = None) -> State:
     sigma = None if config.sigma == "learned" else float(config.sigma)
 
-    def init_policy(key: jax.Array) -> FlowPolicy:
+    def init_policy(key: jax.Array) -> Policy:
+        if policy is not None:
+            return Own.init(policy, key, env)
         return FlowPolicy.init(
             key, env.observation_size, env.action_size, hidden=(config.hidden_size,), flows=config.flows, sigma=sigma
         )

@@ -15,7 +15,8 @@ from arac.config import SACConfig, SACNFConfig
 from arac.critics import init_critic, narrowed, widened
 from arac.envs import EnvSpec
 from arac.losses import temperature_loss
-from arac.policies import FlowPolicy
+from arac.policies import FlowPolicy, Policy
+from arac.policies.custom import CustomPolicy, Own
 from arac.population import stack
 from arac.replay import Contents
 from arac.updates import (
@@ -52,7 +53,7 @@ class State:
     env_steps: int
 
     @property
-    def population(self) -> FlowPolicy:
+    def population(self) -> Policy:
         return stack([self.learner.actor.policy])
 
     @property
@@ -60,23 +61,16 @@ class State:
         return 0
 
 
-def init(config: SACConfig | SACNFConfig, env: EnvSpec, seed: int) -> State:
+def init(config: SACConfig | SACNFConfig, env: EnvSpec, seed: int, policy: type[CustomPolicy] | None = None) -> State:
     hidden = (config.hidden_size,) * 2
-    key = streams.key(seed, "population")
-    if isinstance(config, SACNFConfig):
-        sigma = None if config.sigma == "learned" else float(config.sigma)
-        policy = FlowPolicy.init(
-            key, env.observation_size, env.action_size, hidden=hidden[:1], flows=config.flows, sigma=sigma
-        )
-    else:
-        policy = FlowPolicy.init(key, env.observation_size, env.action_size, hidden=hidden, flows=0, sigma=None)
+    actor = init_actor(config, env, streams.key(seed, "population"), policy)
     critic = init_critic(streams.key(seed, "critic-init"), config.critic, env.observation_size, env.action_size, hidden)
     optimiser = adam(rules(config))
     temperature = 1.0 if config.temperature == "auto" else max(config.temperature, 1e-30)  # the log of 0 is not finite
     log_temperature = jnp.log(jnp.float32(temperature))
     return State(
         learner=Learner(
-            ActorLearner(policy, optimiser.init(policy)),
+            ActorLearner(actor, optimiser.init(actor)),
             CriticLearner(critic, optimiser.init(critic.online)),
             log_temperature,
             optimiser.init(log_temperature),
@@ -84,6 +78,18 @@ def init(config: SACConfig | SACNFConfig, env: EnvSpec, seed: int) -> State:
         generation=0,
         env_steps=0,
     )
+
+
+def init_actor(
+    config: SACConfig | SACNFConfig, env: EnvSpec, key: jax.Array, policy: type[CustomPolicy] | None
+) -> Policy:
+    sizes, hidden = (env.observation_size, env.action_size), (config.hidden_size,) * 2
+    if policy is not None:
+        return Own.init(policy, key, env)
+    if isinstance(config, SACNFConfig):
+        sigma = None if config.sigma == "learned" else float(config.sigma)
+        return FlowPolicy.init(key, *sizes, hidden=hidden[:1], flows=config.flows, sigma=sigma)
+    return FlowPolicy.init(key, *sizes, hidden=hidden, flows=0, sigma=None)
 
 
 def generation(context: Context, state: State) -> tuple[State, Evaluation | None]:

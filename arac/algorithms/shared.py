@@ -10,7 +10,7 @@ from arac import replay, streams
 from arac.config import Config, SoftConfig
 from arac.diversity import pairwise_kl
 from arac.envs import EnvSpec
-from arac.policies import FlowPolicy
+from arac.policies import DeterministicPolicy
 from arac.population import top_k
 from arac.progress import Progress
 from arac.replay import ReplayBuffer
@@ -123,7 +123,7 @@ def measure(context: Context, state: Any, played: Played, archive_size: int, los
     Policies without a density have none: zeros stand there.
     """
     kl = np.zeros((len(played.returns),) * 2)
-    if isinstance(state.population, FlowPolicy):
+    if not isinstance(state.population, DeterministicPolicy):
         key = streams.key(context.seed, "diversity", state.generation)
         contents = context.replay.contents
         drawn = draw(context.config.batch_size, contents, key)

@@ -70,7 +70,7 @@ def with_workers(rounds: int) -> Iterator[dict[str, Any]]:
         for number in range(rounds + 1):
             for workers, pool in pools.items():
                 rollouts, began = Rollouts(pool, 0, Progress()), time.perf_counter()
-                rollouts.evaluate(agent.population, number, EPISODES // agent.config.population_size)
+                rollouts.evaluate(agent.state.population, number, EPISODES // agent.config.population_size)
                 times[workers].append((time.perf_counter() - began) / (EPISODES * 5 * LIMIT))
     finally:
         for pool in pools.values():

@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from arac import population
 from arac.callbacks.base import Callback, Row
 from arac.errors import UserError
 
@@ -75,10 +74,10 @@ class PeriodicVideo(Callback):
     def _film(self, agent: "Agent") -> None:
         from arac.video import film  # takes a while
 
-        policies = [population.to_numpy(agent.champion)]
-        labels = [f"champion at {self._steps:,} steps"]
         if self.members == "all":
-            policies = population.members(agent.population)
-            labels = [f"agent {member}" for member in range(len(policies))]
+            policies = [member.policy for member in agent.population]
+            labels = [f"agent {number}" for number in range(len(policies))]
+        else:
+            policies, labels = [agent.champion.policy], [f"champion at {self._steps:,} steps"]
         self._target.mkdir(parents=True, exist_ok=True)
         film(agent.env, policies, labels, self._target / f"{self._steps:012d}.mp4")

@@ -34,6 +34,8 @@ class EnvSpec:
     action_size: int
     low: np.ndarray
     high: np.ndarray
+    action_dtype: np.dtype
+    observation_space: gymnasium.Space  # as the environment has it, before it is flattened
     kwargs: dict[str, Any] = field(default_factory=dict)
 
 
@@ -77,6 +79,8 @@ def check(env: str | Maker, *, max_episode_steps: int | None = None, kwargs: dic
             action_size=actions.shape[0],
             low=actions.low.astype(np.float64),
             high=actions.high.astype(np.float64),
+            action_dtype=actions.dtype,
+            observation_space=_before_flattening(made).observation_space,
             kwargs=dict(kwargs or {}),
         )
     finally:
@@ -91,21 +95,21 @@ def _source(env_id: str) -> str | RegisteredEnv:
     """
     module, _, name = env_id.rpartition(":")
     described = gymnasium.spec(name)
-    return env_id if module and callable(described.entry_point) and not _is_found(described.entry_point) else described
+    return env_id if module and callable(described.entry_point) and not is_found(described.entry_point) else described
 
 
 def _first_observation(env: gymnasium.Env, env_id: str) -> Any:
     try:
         return env.reset(seed=0)[0]
     except Exception as error:  # whatever somebody else's environment raises
-        raise UserError(f"The environment {env_id!r} cannot be reset: {_in_a_line(error)}") from None
+        raise UserError(f"The environment {env_id!r} cannot be reset: {in_a_line(error)}") from None
 
 
 def make(spec: EnvSpec) -> gymnasium.Env:
     return _make(spec.source, spec.max_episode_steps, spec.kwargs)
 
 
-def name_of(maker: Maker) -> str:
+def name_of(maker: Callable[..., Any]) -> str:
     """Where a function or class is to be found, for people and for comparison.
 
     Raises:
@@ -123,11 +127,16 @@ def can_be_imported(spec: EnvSpec) -> bool:
     if isinstance(spec.source, str):
         return True
     maker = spec.source if callable(spec.source) else spec.source.entry_point
-    return not callable(maker) or _is_found(maker)
+    return not callable(maker) or is_found(maker)
 
 
-def _is_found(maker: Callable[..., Any]) -> bool:
-    """Whether its module has it under its name."""
+def not_importable(name: str) -> UserError:
+    """For what another process would have to import and cannot."""
+    return UserError(f"{name} cannot be imported by worker processes: use workers=0, or put it into a module by name.")
+
+
+def is_found(maker: Callable[..., Any]) -> bool:
+    """Whether its module has it under its name, so that another process finds it there."""
     found: Any = None if maker.__module__ == "__main__" else sys.modules.get(maker.__module__)
     for part in getattr(maker, "__qualname__", "").split("."):
         found = getattr(found, part, None)
@@ -158,14 +167,18 @@ def _make(source: str | RegisteredEnv | Maker, max_episode_steps: int | None, kw
         known = [*gymnasium.registry, *tasks.TASKS]
         raise UserError(f"There is no environment {env_id!r}.{suggestion(env_id, known)}") from None
     except Exception as error:  # whatever somebody else's constructor raises
-        raise UserError(f"The environment {env_id!r} cannot be made: {_in_a_line(error)}") from None
+        raise UserError(f"The environment {env_id!r} cannot be made: {in_a_line(error)}") from None
     flat_box = isinstance(env.observation_space, Box) and len(env.observation_space.shape) == 1
     if flat_box or isinstance(env.observation_space, gymnasium.spaces.Discrete):
         return env
     return gymnasium.wrappers.FlattenObservation(env)
 
 
-def _in_a_line(error: Exception) -> str:
+def _before_flattening(env: gymnasium.Env) -> gymnasium.Env:
+    return env.env if isinstance(env, gymnasium.wrappers.FlattenObservation) else env
+
+
+def in_a_line(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 

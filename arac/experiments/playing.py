@@ -11,4 +11,4 @@ def play_each(agent: Agent) -> list[Episode]:
     """One fresh episode of every member, without noise."""
     with LocalPool(agent.env, 0, None) as pool:
         rollouts = Rollouts(pool, agent.description.seed, Progress())
-        return [episode for [episode] in rollouts.evaluate(agent.population, 0, 1, record=True, stream="fresh")]
+        return [episode for [episode] in rollouts.evaluate(agent.state.population, 0, 1, record=True, stream="fresh")]

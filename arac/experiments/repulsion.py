@@ -117,7 +117,7 @@ def compare(folders: Mapping[str, Path]) -> list[Outcome]:
                 seed=seed,
                 best=last["champion_return"],
                 from_archived=last["archive_kl"],
-                kl=np.asarray(pairwise_kl(agent.population, several, noise), np.float64),
+                kl=np.asarray(pairwise_kl(agent.state.population, several, noise), np.float64),
                 actions=np.stack([sampled(agent, state, noise) for state, noise in zip(states, noises, strict=True)]),
             )
         )
@@ -127,7 +127,7 @@ def compare(folders: Mapping[str, Path]) -> list[Outcome]:
 def sampled(agent: Agent, state: np.ndarray, noise: np.ndarray) -> Float[np.ndarray, "member sample action"]:
     """Actions of every agent in one state."""
     repeated = np.broadcast_to(state, (noise.shape[1], len(state)))
-    return np.asarray(jax.vmap(lambda policy, noise: policy.act(repeated, noise))(agent.population, noise))
+    return np.asarray(jax.vmap(lambda policy, noise: policy.act(repeated, noise))(agent.state.population, noise))
 
 
 def own_neighbours(actions: Float[np.ndarray, "member sample action"]) -> float:

@@ -17,7 +17,7 @@ class Policy(Protocol):
     """A pytree of arrays whose actions lie in [-1, 1]; `noise` is a standard normal of the action's shape.
 
     A population is one policy whose leaves have a leading axis, and a worker's copy has NumPy leaves: write the
-    methods against `array.__array_namespace__()` and both work.
+    methods against `array.__array_namespace__()` and both work. `custom.CustomPolicy` is what a user brings.
     """
 
     def act(self, observation: Any, noise: Any) -> Any:

@@ -25,6 +25,7 @@ class Task(NamedTuple):
     stream: str
     counters: tuple[int, ...]  # member, generation, number of the episode
     record: bool  # whether the transitions are wanted, or only return and length
+    reset_seed: int | None = None  # what the environment is reset with, where it should not be drawn
 
     def __str__(self) -> str:
         """Which episode it is, for messages."""
@@ -78,15 +79,15 @@ def run(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Episode:
     """
     rng = streams.rng(task.seed, task.stream, *task.counters)
     shape = env.observation_space.shape
-    observation, _ = env.reset(seed=int(rng.integers(2**31)))
+    drawn = int(rng.integers(2**31))
+    observation, _ = env.reset(seed=drawn if task.reset_seed is None else task.reset_seed)
     observations, actions, rewards = [_checked(observation, shape, "an observation", env, task, 0)], [], []
     terminated = truncated = False
     noise = np.zeros(len(low), np.float32)
     while not (terminated or truncated):
         noise = _next_noise(task.acting, noise, rng)
         action = _choose(task, observations[-1], noise)
-        stretched = low + (action + 1) * 0.5 * (high - low)
-        observation, reward, terminated, truncated, _ = env.step(stretched.astype(env.action_space.dtype))
+        observation, reward, terminated, truncated, _ = env.step(stretch(action, low, high, env.action_space.dtype))
         actions.append(action)
         observations.append(_checked(observation, shape, "an observation", env, task, len(actions)))
         rewards.append(float(_checked(reward, (), "a reward", env, task, len(actions))))
@@ -99,6 +100,11 @@ def run(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Episode:
         total=math.fsum(rewards),
         steps=len(rewards),
     )
+
+
+def stretch(action: np.ndarray, low: np.ndarray, high: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """An action in [-1, 1], or a batch of them, in the environment's units."""
+    return np.asarray(low + (action + 1) * 0.5 * (high - low)).astype(dtype)
 
 
 def _next_noise(acting: Acting, noise: np.ndarray, rng: np.random.Generator) -> np.ndarray:

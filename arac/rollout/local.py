@@ -14,8 +14,8 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any
 
-from arac.envs import EnvSpec, can_be_imported, make
-from arac.errors import EnvironmentFailure, UserError
+from arac.envs import EnvSpec, can_be_imported, make, not_importable
+from arac.errors import EnvironmentFailure
 from arac.processes import how_it_ended, one_thread
 from arac.progress import Progress
 from arac.rollout.episode import Episode, Failure, Task, played
@@ -54,9 +54,7 @@ class LocalPool:
             UserError: if they cannot.
         """
         if workers > 0 and not can_be_imported(spec):
-            raise UserError(
-                f"{spec.id} cannot be imported by worker processes: use workers=0, or put it into a module by name."
-            )
+            raise not_importable(spec.id)
 
     def _new_worker(self) -> "_Worker":
         return _Worker(self._spec, self._time_limit)

@@ -1,5 +1,6 @@
 """What algorithms ask for: episodes of a population, to learn from or to measure it."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from arac.population import members
@@ -37,6 +38,14 @@ class Rollouts:
         flat = self._run("evaluate", population, episodes, "mode", stream, generation, record=record)
         return _by_member(flat, episodes)
 
+    def evaluate_on(self, policy: Any, reset_seeds: Sequence[int]) -> list[Episode]:
+        """One episode without noise from each of these seeds of the environment."""
+        tasks = [
+            Task(policy, "mode", self._seed, "given", (0, 0, number), record=False, reset_seed=seed)
+            for number, seed in enumerate(reset_seeds)
+        ]
+        return self._play("evaluate", tasks)
+
     def _run(
         self, phase: str, population: Any, episodes: int, acting: Acting, stream: str, generation: int, *, record: bool
     ) -> list[Episode]:
@@ -46,6 +55,9 @@ class Rollouts:
             for member, policy in enumerate(policies)
             for episode in range(episodes)
         ]
+        return self._play(phase, tasks)
+
+    def _play(self, phase: str, tasks: list[Task]) -> list[Episode]:
         with self._progress.phase(phase, len(tasks)):
             return self._pool.run(tasks, self._progress)
 

@@ -1,0 +1,22 @@
+"""Agents for which nothing is compiled."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from arac import envs
+from arac.agent import AGENTS
+from arac.description import Description
+
+
+def drawn(name: str, env_id: str = "InvertedPendulum-v5", **env_settings):
+    """An agent of a system with all its numbers drawn at random, as if it had learned something odd."""
+    kind, rng = AGENTS[name], np.random.default_rng(0)
+    config = kind.algorithm.config(hidden_size=16, workers=0)
+    description = Description(kind.algorithm, envs.check(env_id, **env_settings), 0, config)
+
+    def numbers(leaf):
+        is_outline = isinstance(leaf, jax.ShapeDtypeStruct)
+        return jnp.asarray(rng.normal(0, 0.5, leaf.shape), leaf.dtype) if is_outline else leaf
+
+    return kind._made(description, jax.tree.map(numbers, description.outline()))
