@@ -1,4 +1,4 @@
-"""The command: `arac train | resume | evaluate | doctor | sweep | reproduce | report | bench | list`."""
+"""The command: `arac train | resume | evaluate | play | doctor | sweep | reproduce | report | bench | list`."""
 
 import os
 import sys
@@ -9,6 +9,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from arac.cli.experiments import bench, report, reproduce
 from arac.cli.looking import examine, list_things
+from arac.cli.playing import play
 from arac.cli.sweeping import sweep
 from arac.cli.training import evaluate, resume, train
 from arac.errors import EnvironmentFailure, StorageFailure, UserError
@@ -19,6 +20,7 @@ usage: arac COMMAND [...]
   train ENV        train ARAC, or --algo another, on a Gymnasium environment
   resume RUN       go on with a run that was stopped or killed, exactly where it was
   evaluate RUN     play fresh episodes with the champion of a run
+  play RUN         look at its agents: in a window, or side by side in a video
   doctor RUN       verify everything in a run folder and say what was found
   sweep SPEC.toml  carry out many runs, here or on a Ray cluster; `sweep status DIR` shows how far they are
   reproduce NAME   run an experiment: its table and its picture
@@ -32,6 +34,7 @@ COMMANDS: dict[str, Callable[[list[str]], int | None]] = {
     "train": train,
     "resume": resume,
     "evaluate": evaluate,
+    "play": play,
     "doctor": examine,
     "sweep": sweep,
     "reproduce": reproduce,

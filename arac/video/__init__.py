@@ -1,0 +1,178 @@
+"""Episodes to look at: filmed side by side into a file, or shown in a window."""
+
+import math
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from arac.envs import EnvSpec, can_be_imported, make
+from arac.errors import EnvironmentFailure, UserError
+from arac.files import write_durably
+from arac.progress import Progress
+from arac.rollout.episode import Episode, Failure, Task
+from arac.rollout.local import START_UP, Worker, WorkerLost
+from arac.video.encoding import format_of
+from arac.video.scenes import CannotDraw, Film, Shot
+
+
+def film(
+    env: EnvSpec,
+    policies: Sequence[Any],
+    labels: Sequence[str],
+    path: Path,
+    *,
+    seed: int = 0,
+    max_steps: int | None = None,
+) -> list[float]:
+    """Films one episode without noise of each policy, side by side, all from the same start.
+
+    Args:
+        env: where they play.
+        policies: with NumPy leaves.
+        labels: what stands above each.
+        path: an .mp4 or a .gif, which is written whole or not at all.
+        seed: another number gives another start.
+        max_steps: ends episodes that take longer.
+
+    Returns:
+        The return of each.
+
+    Raises:
+        UserError: if the environment draws no pictures, or the path is not that of a video.
+        EnvironmentFailure: if the environment or what draws it fails.
+        OSError: if the file cannot be written.
+    """
+    tasks = [Task(policy, "mode", seed, "video", (0, 0, 0), record=False) for policy in policies]
+    shots = [Shot(task, label) for task, label in zip(tasks, labels, strict=True)]
+    [episodes] = film_scenes(limited(env, max_steps), [shots], path, Progress())
+    return [episode.total for episode in episodes]
+
+
+def film_scenes(env: EnvSpec, scenes: list[list[Shot]], path: Path, progress: Progress) -> list[list[Episode]]:
+    """Films scenes one after the other into one file, and advances `progress` with each step.
+
+    Raises:
+        UserError, EnvironmentFailure, OSError: as for `film`.
+        Interrupted: if the run was asked to stop.
+    """
+    check_path(path)
+    with tempfile.TemporaryDirectory(prefix="arac-") as folder, _camera(_drawing(env, "rgb_array"), progress) as camera:
+        draft = Path(folder, path.name)
+        camera.give(Film(scenes, draft))
+        try:
+            while isinstance(heard := _hear(camera, progress), int):
+                progress.advance()
+        except WorkerLost as lost:
+            what = f"{env.id} lost the process that films it: it {lost.cause}"
+            raise EnvironmentFailure(f"{what}\n{lost.trace}".rstrip()) from None
+        write_durably(path, draft.read_bytes())
+    return heard
+
+
+def show(env: EnvSpec, tasks: Sequence[Task], progress: Progress) -> Iterator[Episode]:
+    """Plays episodes in a window, one after the other, in the time that they take.
+
+    Raises:
+        UserError: if the environment draws no pictures.
+        EnvironmentFailure: if it fails, or there is no window any more.
+    """
+    window = Worker(_drawing(env, "human"), None, quiet=True)
+    try:
+        for task in tasks:
+            window.give(task)
+            while (answer := _hear(window, progress, math.inf)) is None:  # it has only just started up
+                pass
+            if isinstance(answer, Failure):
+                raise EnvironmentFailure(f"{env.id} cannot be shown in a window: {answer.text.splitlines()[-1]}")
+            yield answer
+    except WorkerLost as lost:
+        raise EnvironmentFailure(f"The window of {env.id} is gone: its process {lost.cause}.") from None
+    finally:
+        window.end()
+
+
+def limited(env: EnvSpec, max_steps: int | None) -> EnvSpec:
+    """The environment with episodes of at most `max_steps`.
+
+    Raises:
+        UserError: if that is less than one.
+    """
+    if max_steps is None:
+        return env
+    if max_steps < 1:
+        raise UserError(f"max_steps must be at least 1, got {max_steps}.")
+    return replace(env, max_episode_steps=min(max_steps, env.max_episode_steps))
+
+
+def check_path(path: Path) -> None:
+    """Whether a video can go there.
+
+    Raises:
+        UserError: if not.
+    """
+    format_of(path)
+    if path.is_dir() or not path.parent.is_dir():
+        raise UserError(f"{path} is {'a folder' if path.is_dir() else 'in no folder that there is'}: give a file.")
+
+
+def _drawing(env: EnvSpec, mode: str) -> EnvSpec:
+    """The environment, made so that it draws."""
+    made = make(env)
+    modes = made.metadata.get("render_modes", [])
+    made.close()
+    if not {mode, "rgb_array"} & set(modes):  # Gymnasium shows in a window whatever gives pictures
+        raise UserError(f"{env.id} cannot be looked at: it draws no pictures (its render_modes are {modes}).")
+    if not can_be_imported(env):
+        raise UserError(f"{env.id} cannot be imported by the process that draws it: put it into a module by name.")
+    return replace(env, kwargs={**env.kwargs, "render_mode": mode})
+
+
+@contextmanager
+def _camera(env: EnvSpec, progress: Progress) -> Iterator[Worker]:
+    """A process that has drawn a first frame, with the first of MuJoCo's ways to draw that works."""
+    why = ""
+    for way in _ways_to_draw():
+        camera = Worker(env, None, "arac.video.camera", {"MUJOCO_GL": way} if way else None, quiet=True)
+        try:
+            try:
+                _hear(camera, progress)
+            except (CannotDraw, WorkerLost) as error:
+                why = " ".join(str(error).split())
+                continue
+            yield camera
+            return
+        finally:
+            camera.end()
+    raise EnvironmentFailure(
+        f"{env.id} cannot be drawn on this machine ({why}); without a screen MuJoCo needs EGL or OSMesa: "
+        "on Debian, `apt-get install libosmesa6`."
+    )
+
+
+def _ways_to_draw() -> list[str]:
+    """Values of MUJOCO_GL to try; an empty one leaves it as it is."""
+    return [""] if "MUJOCO_GL" in os.environ or sys.platform == "darwin" else ["egl", "osmesa"]
+
+
+def _hear(worker: Worker, progress: Progress, patience: float = START_UP) -> Any:
+    """What a process says next, within that many seconds.
+
+    Raises:
+        EnvironmentFailure: if it says nothing for too long; or else what it says has gone wrong.
+        WorkerLost: if it is dead.
+    """
+    deadline = time.monotonic() + patience
+    while not worker.pipe.poll(0.2):
+        progress.check()
+        if time.monotonic() > deadline:
+            raise EnvironmentFailure(f"The process that draws has said nothing for {patience:.0f} s.")
+    answer = worker.answer()
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
