@@ -131,7 +131,8 @@ def _filmed(
     """The number of each episode, who played it, and how it went; all of them once the video is written."""
     from arac.display import episode_bar
     from arac.progress import Progress
-    from arac.video import Shot, film_scenes
+    from arac.video import film_scenes
+    from arac.video.scenes import Shot
 
     scenes = [[Shot(of_all[member], label) for member, label in zip(cast, labels, strict=True)] for of_all in tasks]
     progress = Progress()
@@ -143,11 +144,11 @@ def _filmed(
 
 
 def _shown(env: "EnvSpec", tasks: list[list["Task"]], cast: list[int]) -> Iterator[tuple[int, int, "Episode"]]:
-    """The same, each as soon as it has ended."""
+    """The same, each as soon as it has ended, until the window is closed."""
     from arac.progress import Progress
     from arac.video import show
 
     who = [(number, member) for number in range(len(tasks)) for member in cast]
     shown = show(env, [tasks[number][member] for number, member in who], Progress())
-    for (number, member), episode in zip(who, shown, strict=True):
+    for (number, member), episode in zip(who, shown, strict=False):
         yield number, member, episode

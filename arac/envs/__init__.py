@@ -98,7 +98,7 @@ def _first_observation(env: gymnasium.Env, env_id: str) -> Any:
     try:
         return env.reset(seed=0)[0]
     except Exception as error:  # whatever somebody else's environment raises
-        raise UserError(f"The environment {env_id!r} cannot be reset: {_in_a_line(error)}") from None
+        raise UserError(f"The environment {env_id!r} cannot be reset: {in_a_line(error)}") from None
 
 
 def make(spec: EnvSpec) -> gymnasium.Env:
@@ -158,14 +158,14 @@ def _make(source: str | RegisteredEnv | Maker, max_episode_steps: int | None, kw
         known = [*gymnasium.registry, *tasks.TASKS]
         raise UserError(f"There is no environment {env_id!r}.{suggestion(env_id, known)}") from None
     except Exception as error:  # whatever somebody else's constructor raises
-        raise UserError(f"The environment {env_id!r} cannot be made: {_in_a_line(error)}") from None
+        raise UserError(f"The environment {env_id!r} cannot be made: {in_a_line(error)}") from None
     flat_box = isinstance(env.observation_space, Box) and len(env.observation_space.shape) == 1
     if flat_box or isinstance(env.observation_space, gymnasium.spaces.Discrete):
         return env
     return gymnasium.wrappers.FlattenObservation(env)
 
 
-def _in_a_line(error: Exception) -> str:
+def in_a_line(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 

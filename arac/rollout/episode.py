@@ -90,7 +90,8 @@ def by_steps(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Generat
     rng = streams.rng(task.seed, task.stream, *task.counters)
     shape = env.observation_space.shape
     observation, _ = env.reset(seed=int(rng.integers(2**31)))
-    observations, actions, rewards = [_checked(observation, shape, "an observation", env, task, 0)], [], []
+    observations, actions = [_checked(observation, shape, "an observation", env, task, 0)], []
+    rewards: list[float] = []
     terminated = truncated = False
     noise = np.zeros(len(low), np.float32)
     yield rewards

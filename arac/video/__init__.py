@@ -1,21 +1,22 @@
 """Episodes to look at: filmed side by side into a file, or shown in a window."""
 
+import contextlib
 import math
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from arac.envs import EnvSpec, can_be_imported, make
 from arac.errors import EnvironmentFailure, UserError
 from arac.files import write_durably
 from arac.progress import Progress
-from arac.rollout.episode import Episode, Failure, Task
+from arac.rollout.episode import Episode, Task
 from arac.rollout.local import START_UP, Worker, WorkerLost
 from arac.video.encoding import format_of
 from arac.video.scenes import CannotDraw, Film, Shot
@@ -46,7 +47,7 @@ def film(
     Raises:
         UserError: if the environment draws no pictures, or the path is not that of a video.
         EnvironmentFailure: if the environment or what draws it fails.
-        OSError: if the file cannot be written.
+        StorageFailure, OSError: if the file cannot be written.
     """
     tasks = [Task(policy, "mode", seed, "video", (0, 0, 0), record=False) for policy in policies]
     shots = [Shot(task, label) for task, label in zip(tasks, labels, strict=True)]
@@ -58,11 +59,11 @@ def film_scenes(env: EnvSpec, scenes: list[list[Shot]], path: Path, progress: Pr
     """Films scenes one after the other into one file, and advances `progress` with each step.
 
     Raises:
-        UserError, EnvironmentFailure, OSError: as for `film`.
+        UserError, EnvironmentFailure, StorageFailure, OSError: as for `film`.
         Interrupted: if the run was asked to stop.
     """
     check_path(path)
-    with tempfile.TemporaryDirectory(prefix="arac-") as folder, _camera(_drawing(env, "rgb_array"), progress) as camera:
+    with tempfile.TemporaryDirectory(prefix="arac-") as folder, _camera(env, "rgb_array", progress) as camera:
         draft = Path(folder, path.name)
         camera.give(Film(scenes, draft))
         try:
@@ -75,26 +76,17 @@ def film_scenes(env: EnvSpec, scenes: list[list[Shot]], path: Path, progress: Pr
     return heard
 
 
-def show(env: EnvSpec, tasks: Sequence[Task], progress: Progress) -> Iterator[Episode]:
-    """Plays episodes in a window, one after the other, in the time that they take.
+def show(env: EnvSpec, tasks: Iterable[Task], progress: Progress) -> Iterator[Episode]:
+    """Plays episodes in a window, one after the other, until the user closes it.
 
     Raises:
-        UserError: if the environment draws no pictures.
-        EnvironmentFailure: if it fails, or there is no window any more.
+        UserError: if the environment draws no pictures, or a package for it is missing.
+        EnvironmentFailure: if it fails, or no window can be opened.
     """
-    window = Worker(_drawing(env, "human"), None, quiet=True)
-    try:
+    with _camera(env, "human", progress) as camera, contextlib.suppress(WorkerLost):  # which closing comes down to
         for task in tasks:
-            window.give(task)
-            while (answer := _hear(window, progress, math.inf)) is None:  # it has only just started up
-                pass
-            if isinstance(answer, Failure):
-                raise EnvironmentFailure(f"{env.id} cannot be shown in a window: {answer.text.splitlines()[-1]}")
-            yield answer
-    except WorkerLost as lost:
-        raise EnvironmentFailure(f"The window of {env.id} is gone: its process {lost.cause}.") from None
-    finally:
-        window.end()
+            camera.give(task)
+            yield _hear(camera, progress, patience=math.inf)
 
 
 def limited(env: EnvSpec, max_steps: int | None) -> EnvSpec:
@@ -134,28 +126,30 @@ def _drawing(env: EnvSpec, mode: str) -> EnvSpec:
 
 
 @contextmanager
-def _camera(env: EnvSpec, progress: Progress) -> Iterator[Worker]:
+def _camera(env: EnvSpec, mode: Literal["rgb_array", "human"], progress: Progress) -> Iterator[Worker]:
     """A process that has drawn a first frame, with the first of MuJoCo's ways to draw that works."""
-    why = ""
-    for way in _ways_to_draw():
-        camera = Worker(env, None, "arac.video.camera", {"MUJOCO_GL": way} if way else None, quiet=True)
+    drawing, why = _drawing(env, mode), ""
+    for way in ["glfw"] if mode == "human" else _ways_without_a_screen():
+        camera = Worker(drawing, None, "arac.video.camera", {"MUJOCO_GL": way} if way else None, quiet=True)
         try:
             try:
                 _hear(camera, progress)
             except (CannotDraw, WorkerLost) as error:
-                why = " ".join(str(error).split())
+                why = str(error) if isinstance(error, CannotDraw) else f"its process {error.cause}"
                 continue
             yield camera
             return
         finally:
             camera.end()
+    if mode == "human":
+        raise EnvironmentFailure(f"{env.id} cannot be shown in a window ({why}); `--video FILE.mp4` films it instead.")
     raise EnvironmentFailure(
         f"{env.id} cannot be drawn on this machine ({why}); without a screen MuJoCo needs EGL or OSMesa: "
         "on Debian, `apt-get install libosmesa6`."
     )
 
 
-def _ways_to_draw() -> list[str]:
+def _ways_without_a_screen() -> list[str]:
     """Values of MUJOCO_GL to try; an empty one leaves it as it is."""
     return [""] if "MUJOCO_GL" in os.environ or sys.platform == "darwin" else ["egl", "osmesa"]
 

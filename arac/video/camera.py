@@ -1,4 +1,4 @@
-"""The process that films: it plays the episodes of several policies at once and draws them side by side.
+"""The process that draws: it films the episodes of several policies side by side, or shows one in a window.
 
 It is started as a worker is (see `arac.rollout.worker`), for two reasons: MuJoCo chooses how to draw when it is
 imported, by a variable that the user's process need not have; and where a graphics library crashes, no training run
@@ -11,6 +11,7 @@ import itertools
 import math
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -20,10 +21,10 @@ import gymnasium
 import mujoco
 import numpy as np
 
-from arac.envs import EnvSpec, make
-from arac.errors import EnvironmentFailure, UserError
+from arac.envs import EnvSpec, in_a_line, make
+from arac.errors import EnvironmentFailure, StorageFailure, UserError
 from arac.processes import end_with
-from arac.rollout.episode import Episode, by_steps
+from arac.rollout.episode import Episode, Task, by_steps
 from arac.video import encoding, picture
 from arac.video.scenes import CannotDraw, Film, Shot
 
@@ -34,7 +35,10 @@ _SHADOWS = 1024
 
 
 def serve(pipe: Connection) -> None:
-    """Says None once a first frame was drawn; takes a `Film`; says 1 at each step, then the episodes or what failed."""
+    """Says None once a first frame was drawn, then answers each `Film` or `Task` with episodes, or what failed.
+
+    While it films it says 1 at each step.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     mujoco.set_mju_user_warning(lambda _: None)  # they would go to a file in the user's folder
     with contextlib.suppress(EOFError, BrokenPipeError):  # the parent is gone
@@ -42,11 +46,16 @@ def serve(pipe: Connection) -> None:
         try:
             env = ready(spec)
             pipe.send(None)
-            pipe.send(film(spec, env, pipe.recv(), lambda: pipe.send(1)))
-        except (UserError, EnvironmentFailure, OSError) as error:
+            while True:
+                wanted: Film | Task = pipe.recv()
+                if isinstance(wanted, Task):
+                    pipe.send(show(spec, env, wanted))
+                else:
+                    pipe.send(film(spec, env, wanted, lambda: pipe.send(1)))
+        except (UserError, EnvironmentFailure, StorageFailure) as error:
             pipe.send(error)
         except Exception:
-            pipe.send(EnvironmentFailure(f"{spec.id} failed while it was filmed:\n{traceback.format_exc().rstrip()}"))
+            pipe.send(EnvironmentFailure(f"{spec.id} failed while it was drawn:\n{traceback.format_exc().rstrip()}"))
 
 
 def ready(spec: EnvSpec) -> gymnasium.Env:
@@ -57,14 +66,14 @@ def ready(spec: EnvSpec) -> gymnasium.Env:
         CannotDraw: if something else is.
     """
     env = _made(spec)
-    env.reset(seed=0)
     try:
+        env.reset(seed=0)
         drawn = _drawn(env)
     except gymnasium.error.DependencyNotInstalled as missing:
         raise UserError(f"{spec.id} cannot be drawn: {missing}") from None
     except Exception as error:  # every graphics library has its own
-        raise CannotDraw(f"{type(error).__name__}: {error}") from None
-    if np.ndim(drawn) != 3:
+        raise CannotDraw(in_a_line(error)) from None
+    if env.render_mode == "rgb_array" and np.ndim(drawn) != 3:
         raise CannotDraw(f"it draws {type(drawn).__name__} instead of a picture")
     return env
 
@@ -74,8 +83,11 @@ def _made(spec: EnvSpec) -> gymnasium.Env:
     renderer = getattr(env.unwrapped, "mujoco_renderer", None)
     if renderer is not None:
         renderer.model.vis.quality.shadowsize = _SHADOWS
-        if renderer.camera_id == -1:  # Gymnasium's stands still, and is soon left behind
-            renderer.camera_id = mujoco.mj_name2id(renderer.model, mujoco.mjtObj.mjOBJ_CAMERA, "track")
+        follows = mujoco.mj_name2id(renderer.model, mujoco.mjtObj.mjOBJ_CAMERA, "track")
+        if renderer.camera_id == -1 and follows != -1:  # Gymnasium's own stands still, and is soon left behind
+            renderer.camera_id = follows  # for pictures; and for windows:
+            view = {"type": mujoco.mjtCamera.mjCAMERA_FIXED, "fixedcamid": follows}
+            renderer.default_cam_config = {**(renderer.default_cam_config or {}), **view}
     return env
 
 
@@ -87,12 +99,25 @@ def _drawn(env: gymnasium.Env) -> Any:
     return env.render()
 
 
+def show(spec: EnvSpec, env: gymnasium.Env, task: Task) -> Episode:
+    """An episode in a window, no faster than in life."""
+    steps = by_steps(env, spec.low, spec.high, task)
+    seconds, due = 1 / (env.metadata.get("render_fps") or 30), time.monotonic()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+        time.sleep(max(due - time.monotonic(), 0))
+        due = max(due, time.monotonic()) + seconds
+
+
 def film(spec: EnvSpec, env: gymnasium.Env, wanted: Film, step: Callable[[], None]) -> list[list[Episode]]:
     """The episodes of each scene; `step` is called at each step of a scene.
 
     Raises:
         EnvironmentFailure: if an environment gives something that is not finite.
-        OSError: if the file cannot be written.
+        StorageFailure: if the file cannot be written.
     """
     count = len(wanted.scenes[0])
     envs = [env, *(_made(spec) for _ in range(count - 1))]

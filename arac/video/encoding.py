@@ -1,15 +1,16 @@
 """Frames into a file, by the ffmpeg that imageio-ffmpeg brings along."""
 
+import contextlib
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from arac.errors import UserError
+from arac.errors import StorageFailure, UserError
 
 
 class Format(NamedTuple):
@@ -58,27 +59,21 @@ def encoder(path: Path, size: tuple[int, int], fps: Fraction) -> Iterator[Callab
     """Gives what writes a frame; the file is complete when the block is left.
 
     Raises:
-        OSError: if it cannot be written.
+        StorageFailure: if it cannot be written.
     """
-    from imageio_ffmpeg import get_ffmpeg_exe
+    from imageio_ffmpeg import get_ffmpeg_exe  # type: ignore[import-untyped]
 
     source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", "{}x{}".format(*size), "-r", str(fps), "-i", "-"]
     words = [get_ffmpeg_exe(), "-v", "error", "-y", *source, "-threads", "1", *format_of(path).options, str(path)]
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stdin is not None
-
-    def write(frame: np.ndarray) -> None:
-        process.stdin.write(frame.tobytes())
-
+    frames: Any = process.stdin
     try:
-        yield write
+        with contextlib.suppress(BrokenPipeError):  # it has given up, and says why
+            yield lambda frame: frames.write(frame.tobytes())
         _, said = process.communicate()
-    except BrokenPipeError:  # it has given up, and says why
-        said = process.stderr.read() if process.stderr else b""
-        process.wait()
     except BaseException:
         process.kill()
         process.wait()
         raise
     if process.returncode:
-        raise OSError(f"the video cannot be encoded: {said.decode(errors='replace').strip()}")
+        raise StorageFailure(f"The video cannot be encoded: {said.decode(errors='replace').strip()}")
