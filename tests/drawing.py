@@ -1,5 +1,7 @@
 """An environment that draws without any graphics library, and one that cannot."""
 
+import ctypes
+
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
@@ -13,7 +15,7 @@ class Painted(gymnasium.Env):
     Draws a bar as high as the step it is at.
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 50}  # noqa: RUF012
+    metadata = {"render_modes": ["rgb_array", "human"], "render_fps": 50}  # noqa: RUF012
     observation_space = Box(-np.inf, np.inf, (1,))
     action_space = Box(-1, 1, (2,))
 
@@ -29,6 +31,8 @@ class Painted(gymnasium.Env):
         self.count += 1
         if self.trouble == "nan" and self.count == 3:
             return np.array([np.nan], np.float32), 0.0, False, False, {}
+        if self.render_mode == "human":
+            self.render()
         ended = self.count >= self.length * (action[1] + 1) / 2
         return np.array([self.start], np.float32), float(action[0]) + self.start, bool(ended), False, {}
 
@@ -38,9 +42,9 @@ class Painted(gymnasium.Env):
         if self.trouble == "needs a package":
             raise gymnasium.error.DependencyNotInstalled("paint is not installed, run `pip install paint`")
         if self.trouble == "crashes" and self.count == 4:
-            import ctypes
-
             ctypes.string_at(0)
+        if self.render_mode == "human":  # on a screen that nobody sees
+            return None
         picture = np.full((60, 80, 3), COLOUR, np.uint8)
         picture[60 - self.count :, 30:50] = (250, 60, 20)
         return picture
@@ -53,3 +57,7 @@ class Unseen(Painted):
 
     def __init__(self) -> None:
         super().__init__()
+
+
+for name, environment in {"Painted": Painted, "Unseen": Unseen}.items():
+    gymnasium.register(f"{name}-v0", entry_point=environment, max_episode_steps=100)

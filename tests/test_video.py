@@ -14,9 +14,9 @@ from helpers import Constant
 
 from arac import envs
 from arac.errors import EnvironmentFailure, StorageFailure, UserError
-from arac.population import members
 from arac.rollout.episode import Task, run
 from arac.video import film, film_scenes, limited
+from arac.video.camera import prepared
 from arac.video.encoding import encoder, pace
 from arac.video.picture import arrange, tile
 from arac.video.scenes import Shot
@@ -72,14 +72,14 @@ def test_all_start_alike_and_another_seed_gives_another_start(population_video, 
 
 
 def test_an_episode_that_has_ended_is_dimmed_and_the_others_go_on(population_video):
-    film_ = frames(population_video[0]).astype(int)
+    shown = frames(population_video[0]).astype(int)
     layout = arrange(3, (60, 80), 480)
-    assert film_.shape[1:3] == layout.size[::-1]
-    top_left = [film_[:, layout.heading + 8, place * layout.width + 8].mean(-1) for place in range(3)]
+    assert shown.shape[1:3] == layout.size[::-1]
+    top_left = [shown[:, layout.heading + 8, place * layout.width + 8].mean(-1) for place in range(3)]
     for brightness, length in zip(top_left, LENGTHS, strict=True):
         drawn = 1 + length // 2
         np.testing.assert_allclose(brightness[:drawn], COLOUR, atol=6)
-        np.testing.assert_allclose(brightness[drawn:], 0.4 * COLOUR, atol=6)
+        np.testing.assert_allclose(brightness[drawn:], 0.5 * COLOUR, atol=6)
 
 
 def test_the_picture_in_each_tile_is_that_of_its_own_environment(population_video):
@@ -92,9 +92,9 @@ def test_the_picture_in_each_tile_is_that_of_its_own_environment(population_vide
 
 
 def test_the_headings_tell_the_tiles_apart_and_follow_the_return(population_video):
-    film_ = frames(population_video[0]).astype(int)
+    shown = frames(population_video[0]).astype(int)
     layout = arrange(3, (60, 80), 480)
-    headings = film_[:, : layout.heading, : layout.width * 3].reshape(len(film_), layout.heading, 3, layout.width, 3)
+    headings = shown[:, : layout.heading, : layout.width * 3].reshape(len(shown), layout.heading, 3, layout.width, 3)
     labels, returns = headings[:, : layout.heading // 2], headings[:, layout.heading // 2 :]
     assert (labels.max((1, 3, 4)) > 200).all(), "there is writing in each"
     assert np.abs(labels[0, :, 0] - labels[0, :, 1]).max() > 100, "first, second"
@@ -109,8 +109,8 @@ def test_dimming_and_labels_of_a_tile():
         np.asarray(tile(layout, picture, label, "return 1", ended=ended), int)
         for label, ended in (("one", False), ("one", True), ("★", False))
     )
-    assert (bright[layout.heading :] == 100).all()
-    assert (dim[layout.heading :] == 40).all()
+    assert (bright[layout.heading :, :-4] == 100).all()
+    assert (dim[layout.heading :, :-4] == 50).all()
     np.testing.assert_array_equal(bright[: layout.heading], dim[: layout.heading])
     assert (bright[: layout.heading // 2] != other[: layout.heading // 2]).any()
 
@@ -141,11 +141,11 @@ def test_scenes_follow_each_other_in_a_gif(spec, tmp_path):
     episodes = film_scenes(spec, scenes, tmp_path / "two.gif", Counting(heard))
     assert [len(one) for [one] in episodes] == [10, 10]
     assert len(heard) == 2 * 11, "a step each, and the resets"
-    film_ = iio.imread(tmp_path / "two.gif", plugin="pillow", mode="RGB")
-    layout = arrange(1, (60, 80), 320)
-    assert film_.shape[1:3] == layout.size[::-1]
+    shown = iio.imread(tmp_path / "two.gif", plugin="pillow", mode="RGB")
+    layout = arrange(1, (60, 80), 240)
+    assert shown.shape[1:3] == layout.size[::-1]
     # 50 steps per second are 12.5 frames of four; equal frames are one in a gif, which lasts longer.
-    durations = [iio.immeta(tmp_path / "two.gif", index=index)["duration"] for index in range(len(film_))]
+    durations = [iio.immeta(tmp_path / "two.gif", index=index)["duration"] for index in range(len(shown))]
     assert sum(durations) / 1000 == pytest.approx(2 * (3 + 13) / 12.5, abs=0.1)
 
 
@@ -234,20 +234,30 @@ def test_what_the_encoder_complains_of_is_told(tmp_path):
         encode()
 
 
-@pytest.mark.skipif(find_library("OSMesa") is None, reason="drawing without a screen needs Debian's libosmesa6")
-@pytest.mark.parametrize("env_id", ["HalfCheetah-v5", "HumanoidRllab"])
-def test_mujoco_is_filmed_from_a_camera_that_follows(env_id, tmp_path, monkeypatch):
-    from arac import ARAC
+@pytest.mark.parametrize(("kwargs", "camera"), [({}, "track"), ({"camera_id": 3}, None)])
+@pytest.mark.parametrize("env_id", ["HalfCheetah-v5", "Hopper-v5", "arac/SparseHumanoid-v0", "arac/HumanoidRllab-v0"])
+def test_the_camera_follows_unless_another_was_asked_for(env_id, kwargs, camera):
+    env = prepared(envs.check(env_id, kwargs={"render_mode": "rgb_array", **kwargs}))
+    renderer = env.unwrapped.mujoco_renderer
+    assert renderer.camera_id == (renderer.model.camera(camera).id if camera else 3)
 
+
+@pytest.mark.skipif(find_library("OSMesa") is None, reason="drawing without a screen needs Debian's libosmesa6")
+def test_mujoco_is_filmed(tmp_path, monkeypatch):
     monkeypatch.setenv("MUJOCO_GL", "osmesa")
-    agent = ARAC(env_id, hidden_size=16, population_size=2, elites=1, workers=0)
-    policies = members(agent.population)
-    returns = film(agent.env, policies, ["one", "two"], tmp_path / "a.mp4", max_steps=10)
-    spec = limited(agent.env, 10)
-    env = envs.make(spec)
-    assert returns == [run(env, spec.low, spec.high, task(policy)).total for policy in policies]
-    film_ = frames(tmp_path / "a.mp4").astype(int)
+    spec = envs.check("HalfCheetah-v5")
+    policies = [Constant(0, 0, 0, 0, 0, 0), Constant(1, 1, 1, -1, -1, -1)]
+    returns = film(spec, policies, ["one", "two"], tmp_path / "a.mp4", max_steps=8)
+    short = limited(spec, 8)
+    assert returns == [run(envs.make(short), spec.low, spec.high, task(policy)).total for policy in policies]
+    shown = frames(tmp_path / "a.mp4").astype(int)
+    assert len(shown) == 1 + 8 + 20
     layout = arrange(2, (480, 480), 480)
-    left, right = film_[:, layout.heading :, : layout.width], film_[:, layout.heading :, layout.width :]
-    assert (np.abs(left[0] - right[0]).max(-1) > 60).mean() < 0.01, "they start alike"
-    assert (np.abs(left[0] - left[-HOLD - 1]).max(-1) > 60).mean() > 0.005, "and move"
+    left, right = shown[:, layout.heading :, : layout.width], shown[:, layout.heading :, layout.width :]
+
+    def unlike(one, other):
+        return (np.abs(one - other).max(-1) > 60).mean()
+
+    assert unlike(left[0], right[0]) < 0.001, "they start alike"
+    assert unlike(right[0], right[8]) > 0.01, "move"
+    assert unlike(left[8], right[8]) > 0.01, "and not in the same way"

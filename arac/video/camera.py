@@ -65,7 +65,7 @@ def ready(spec: EnvSpec) -> gymnasium.Env:
         UserError: if a package is missing.
         CannotDraw: if something else is.
     """
-    env = _made(spec)
+    env = prepared(spec)
     try:
         env.reset(seed=0)
         drawn = _drawn(env)
@@ -78,7 +78,8 @@ def ready(spec: EnvSpec) -> gymnasium.Env:
     return env
 
 
-def _made(spec: EnvSpec) -> gymnasium.Env:
+def prepared(spec: EnvSpec) -> gymnasium.Env:
+    """The environment, seen by the camera that follows, if it is MuJoCo's and has one."""
     env = make(spec)
     renderer = getattr(env.unwrapped, "mujoco_renderer", None)
     if renderer is not None:
@@ -120,7 +121,7 @@ def film(spec: EnvSpec, env: gymnasium.Env, wanted: Film, step: Callable[[], Non
         StorageFailure: if the file cannot be written.
     """
     count = len(wanted.scenes[0])
-    envs = [env, *(_made(spec) for _ in range(count - 1))]
+    envs = [env, *(prepared(spec) for _ in range(count - 1))]
     kind = encoding.format_of(wanted.path)
     layout = picture.arrange(count, np.shape(_drawn(env))[:2], kind.widest)
     stride, fps = encoding.pace(env.metadata.get("render_fps"), kind.fps)

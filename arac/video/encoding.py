@@ -26,7 +26,7 @@ FORMATS = {
     ".mp4": Format(30, 480, ("-c:v", "libx264", "-crf", "23", "-pix_fmt", "yuv420p", "-movflags", "+faststart")),
     # Every frame with 256 colours of its own: the colours of the whole would need the whole in memory.
     ".gif": Format(
-        15, 320, ("-filter_complex", "split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=new=1")
+        15, 240, ("-filter_complex", "split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=new=1")
     ),
 }
 

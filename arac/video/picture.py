@@ -11,8 +11,10 @@ from PIL import Image, ImageDraw, ImageEnhance, ImageFont
 # Pixels: what the tiles of a row may take together, and the narrowest one whose heading can still be read.
 _ROW, _NARROWEST = 1600, 240
 _BACKGROUND, _INK, _FAINT = (24, 26, 30), (255, 255, 255), (190, 195, 205)
+# Between the pictures of a row.
+_GAP = 4
 # How much of its brightness the picture of an episode keeps once it has ended.
-_DIMMED = 0.4
+_DIMMED = 0.5
 
 
 class Layout(NamedTuple):
@@ -47,7 +49,7 @@ def arrange(count: int, drawn: tuple[int, ...], widest: int) -> Layout:
 def tile(layout: Layout, drawn: np.ndarray, label: str, below: str, *, ended: bool) -> Image.Image:
     """One agent: its label, a line below it, and its picture, dimmed if its episode has ended."""
     whole = Image.new("RGB", (layout.width, layout.heading + layout.height), _BACKGROUND)
-    picture = Image.fromarray(drawn).resize((layout.width, layout.height), Image.Resampling.LANCZOS)
+    picture = Image.fromarray(drawn).resize((layout.width - _GAP, layout.height), Image.Resampling.LANCZOS)
     whole.paste(ImageEnhance.Brightness(picture).enhance(_DIMMED) if ended else picture, (0, layout.heading))
     pen, margin, line = ImageDraw.Draw(whole), layout.width // 50, layout.heading // 2
     for row, (text, ink) in enumerate(((label, _INK), (below, _FAINT))):
