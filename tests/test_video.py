@@ -14,8 +14,9 @@ from helpers import Constant
 
 from arac import envs
 from arac.errors import EnvironmentFailure, StorageFailure, UserError
+from arac.progress import Progress
 from arac.rollout.episode import Task, run
-from arac.video import film, film_scenes, limited
+from arac.video import film, film_scenes, limited, show
 from arac.video.camera import prepared
 from arac.video.encoding import encoder, pace
 from arac.video.picture import arrange, tile
@@ -195,7 +196,11 @@ def test_an_environment_that_no_other_process_finds_is_refused(tmp_path):
     ("trouble", "error", "said"),
     [
         ("nan", EnvironmentFailure, r"agent 7: .*Painted gave an observation that is not finite at step 3"),
-        ("cannot draw", EnvironmentFailure, r"the paint has dried up\); .*apt-get install libosmesa6"),
+        (
+            "cannot draw",
+            EnvironmentFailure,
+            r"\(egl: RuntimeError: the paint has dried up\): .*apt-get install libosmesa6",
+        ),
         ("needs a package", UserError, "cannot be drawn: paint is not installed, run `pip install paint`"),
         ("crashes", EnvironmentFailure, "lost the process that films it: it was killed by SIGSEGV"),
     ],
@@ -207,6 +212,27 @@ def test_trouble_is_told_and_the_old_video_stays(trouble, error, said, tmp_path)
         film(spec, POLICIES[:1], ["agent 7"], tmp_path / "a.mp4")
     assert [path.name for path in tmp_path.iterdir()] == ["a.mp4"]
     assert (tmp_path / "a.mp4").read_text() == "older"
+
+
+def test_a_window_that_cannot_be_opened():
+    spec = envs.check(Painted, max_episode_steps=20, kwargs={"trouble": "cannot draw"})
+    with pytest.raises(EnvironmentFailure, match=r"the paint has dried up\): `--video FILE.mp4` films it instead"):
+        next(show(spec, [task(POLICIES[0])], Progress()))
+
+
+def test_closing_the_window_ends_the_show_and_is_no_failure():
+    """Gymnasium's crashes on it, as this environment does at its fourth step; the first episode ends before that."""
+    spec = envs.check(Painted, max_episode_steps=20, kwargs={"trouble": "crashes", "length": 6})
+    shown = show(spec, [task(Constant(0, 0)), task(Constant(0, 1)), task(Constant(0, 0))], Progress())
+    assert [len(episode) for episode in shown] == [3]
+
+
+def test_mujoco_where_nothing_can_draw(tmp_path, monkeypatch):
+    monkeypatch.setenv("MUJOCO_GL", "disable")
+    with pytest.raises(
+        EnvironmentFailure, match=r"Hopper-v5 cannot be drawn .*; on Debian, `apt-get install libosmesa6`"
+    ):
+        film(envs.check("Hopper-v5"), [Constant(0, 0, 0)], ["a"], tmp_path / "a.mp4")
 
 
 def test_ctrl_c_leaves_no_file_behind(tmp_path):

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import tyro
@@ -14,7 +14,6 @@ from arac.cli.words import parse, say
 from arac.errors import UserError
 
 if TYPE_CHECKING:
-    from arac.agent import Agent
     from arac.envs import EnvSpec
     from arac.rollout.episode import Episode, Task
 
@@ -43,20 +42,21 @@ class PlayArgs:
 def play(argv: list[str]) -> None:
     from arac.agent import load
     from arac.compiling import keep_between_runs
-    from arac.population import top_k
+    from arac.population import members, top_k
     from arac.video import limited
 
     args = parse(PlayArgs, "play", argv)
     _check(args)
     keep_between_runs()
     agent = load(args.run, say=say)
-    members = _chosen(agent, args.member)
+    policies = members(agent.state.population)
+    chosen = _chosen(args.member, int(agent.state.champion), len(policies))
     env = limited(agent.env, args.max_steps)
     print(f"{agent.algorithm.title} on {env.id}, trained for {agent.state.env_steps:,} steps", flush=True)
-    tasks = _tasks(agent, args.seed, args.episodes)
+    tasks = _tasks(policies, agent.description.seed, args)
     unseen = _played(env, tasks)
-    order = top_k(np.mean([[one.total for one in episodes] for episodes in unseen], axis=0), len(unseen[0])).tolist()
-    cast = [member for member in order if member in members]  # best first
+    order = top_k(np.mean([[one.total for one in episodes] for episodes in unseen], axis=0), len(policies)).tolist()
+    cast = [member for member in order if member in chosen]  # best first
 
     if args.video is None:
         seen = _shown(env, tasks, cast)
@@ -87,11 +87,10 @@ def _check(args: PlayArgs) -> None:
         raise UserError("There is no screen to open a window on; `--video FILE.mp4` films it instead.")
 
 
-def _chosen(agent: "Agent", member: str) -> list[int]:
-    """The numbers of those who are to be seen."""
-    size = len(agent.members())
+def _chosen(member: str, champion: int, size: int) -> list[int]:
+    """The numbers of those who are to be seen, in a population of that size."""
     if member == "champion":
-        return [agent.state.champion]
+        return [champion]
     if member == "all":
         return list(range(size))
     if not member.isdecimal() or int(member) >= size:
@@ -99,28 +98,25 @@ def _chosen(agent: "Agent", member: str) -> list[int]:
     return [int(member)]
 
 
-def _tasks(agent: "Agent", seed: int, episodes: int) -> list[list["Task"]]:
-    """By episode, then by member: the tasks of `arac evaluate`, whoever plays them."""
+def _tasks(policies: list[Any], run_seed: int, args: PlayArgs) -> list[list["Task"]]:
+    """By episode, then by member: what the champion plays for `arac evaluate`, whoever plays it here."""
     from arac.rollout.episode import Task
 
-    return [
-        [
-            Task(policy, "mode", agent.description.seed, "fresh", (0, seed, episode), record=False)
-            for policy in agent.members()
-        ]
-        for episode in range(episodes)
-    ]
+    counters = [(0, args.seed, episode) for episode in range(args.episodes)]
+    return [[Task(one, "mode", run_seed, "fresh", numbers, record=False) for one in policies] for numbers in counters]
 
 
 def _played(env: "EnvSpec", tasks: list[list["Task"]]) -> list[list["Episode"]]:
-    """All of them unseen, which takes next to no time: it gives the ranks, and the length of the film."""
+    """All of them unseen, which takes little time: it gives the ranks, and the length of the film."""
+    from arac.display import episode_bar
     from arac.processes import cores
     from arac.progress import Progress
     from arac.rollout.local import LocalPool
 
     everything = [task for of_all in tasks for task in of_all]
-    with LocalPool(env, min(len(cores()), len(everything))) as pool:
-        episodes = pool.run(everything, Progress())
+    progress = Progress()
+    with LocalPool(env, min(len(cores()), len(everything))) as pool, episode_bar(progress, len(everything)):
+        episodes = pool.run(everything, progress)
     size = len(tasks[0])
     return [episodes[start : start + size] for start in range(0, len(episodes), size)]
 

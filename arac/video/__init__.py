@@ -130,42 +130,45 @@ def _camera(env: EnvSpec, mode: Literal["rgb_array", "human"], progress: Progres
     """A process that has drawn a first frame, with the first of MuJoCo's ways to draw that works."""
     drawing, why = _drawing(env, mode), ""
     for way in ["glfw"] if mode == "human" else _ways_without_a_screen():
-        camera = Worker(drawing, None, "arac.video.camera", {"MUJOCO_GL": way} if way else None, quiet=True)
+        camera = Worker(drawing, None, "arac.video.camera", {"MUJOCO_GL": way}, quiet=True)
         try:
             try:
                 _hear(camera, progress)
             except (CannotDraw, WorkerLost) as error:
-                why = str(error) if isinstance(error, CannotDraw) else f"its process {error.cause}"
+                reason = str(error) if isinstance(error, CannotDraw) else f"its process {error.cause}"
+                why = why or f"{way}: {reason}"
                 continue
             yield camera
             return
         finally:
             camera.end()
     if mode == "human":
-        raise EnvironmentFailure(f"{env.id} cannot be shown in a window ({why}); `--video FILE.mp4` films it instead.")
+        raise EnvironmentFailure(f"{env.id} cannot be shown in a window ({why}): `--video FILE.mp4` films it instead.")
     raise EnvironmentFailure(
-        f"{env.id} cannot be drawn on this machine ({why}); without a screen MuJoCo needs EGL or OSMesa: "
+        f"{env.id} cannot be drawn on this machine ({why}): without a screen MuJoCo needs EGL or OSMesa; "
         "on Debian, `apt-get install libosmesa6`."
     )
 
 
 def _ways_without_a_screen() -> list[str]:
-    """Values of MUJOCO_GL to try; an empty one leaves it as it is."""
-    return [""] if "MUJOCO_GL" in os.environ or sys.platform == "darwin" else ["egl", "osmesa"]
+    """Values of MUJOCO_GL to try. The last one is for environments that need none of them."""
+    if chosen := os.environ.get("MUJOCO_GL"):
+        return [chosen]
+    return ["glfw"] if sys.platform == "darwin" else ["egl", "osmesa", "disable"]
 
 
 def _hear(worker: Worker, progress: Progress, patience: float = START_UP) -> Any:
     """What a process says next, within that many seconds.
 
     Raises:
-        EnvironmentFailure: if it says nothing for too long; or else what it says has gone wrong.
+        CannotDraw: if it says nothing for too long; or else what it says has gone wrong.
         WorkerLost: if it is dead.
     """
     deadline = time.monotonic() + patience
     while not worker.pipe.poll(0.2):
         progress.check()
         if time.monotonic() > deadline:
-            raise EnvironmentFailure(f"The process that draws has said nothing for {patience:.0f} s.")
+            raise CannotDraw(f"the process that draws has said nothing for {patience:.0f} s")
     answer = worker.answer()
     if isinstance(answer, Exception):
         raise answer

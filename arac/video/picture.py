@@ -49,7 +49,9 @@ def arrange(count: int, drawn: tuple[int, ...], widest: int) -> Layout:
 def tile(layout: Layout, drawn: np.ndarray, label: str, below: str, *, ended: bool) -> Image.Image:
     """One agent: its label, a line below it, and its picture, dimmed if its episode has ended."""
     whole = Image.new("RGB", (layout.width, layout.heading + layout.height), _BACKGROUND)
-    picture = Image.fromarray(drawn).resize((layout.width - _GAP, layout.height), Image.Resampling.LANCZOS)
+    picture = (
+        Image.fromarray(drawn).convert("RGB").resize((layout.width - _GAP, layout.height), Image.Resampling.LANCZOS)
+    )
     whole.paste(ImageEnhance.Brightness(picture).enhance(_DIMMED) if ended else picture, (0, layout.heading))
     pen, margin, line = ImageDraw.Draw(whole), layout.width // 50, layout.heading // 2
     for row, (text, ink) in enumerate(((label, _INK), (below, _FAINT))):
