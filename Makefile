@@ -6,7 +6,7 @@ READY := .venv/.ready
 LONGEST := tests/reliability tests/test_exact.py tests/test_baselines.py tests/learning
 
 .DEFAULT_GOAL := help
-.PHONY: help setup browser train test smoke test-thirdparty test-sb3 torture lint format bench bench-peers against-sb3 clean
+.PHONY: help setup system train test smoke test-thirdparty test-sb3 torture lint format bench bench-peers against-sb3 clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -22,12 +22,16 @@ $(READY): pyproject.toml constraints.txt
 train: $(READY)  ## trains ARAC on HalfCheetah for about five minutes and shows what came out
 	$(BIN)/arac train HalfCheetah-v5 --steps 40000 --warmup-steps 5000 --eval-interval 5000 --eval-episodes 5
 
-browser:  ## Chromium, for the tests of the report's page: installed where apt and the rights for it are there
-	@command -v chromium >/dev/null || command -v google-chrome >/dev/null \
-	  || { test "$$(id -u)" = 0 && { apt-get install -qq -y chromium || { apt-get update -qq && apt-get install -qq -y chromium; }; } >/dev/null 2>&1; } \
-	  || echo "there is no Chromium, and it cannot be installed here: the tests of the report's page will be skipped"
+# A Debian package for some tests, where apt and the rights for it are there.
+apt = { test "$$(id -u)" = 0 && { apt-get install -qq -y $(1) || { apt-get update -qq && apt-get install -qq -y $(1); }; } >/dev/null 2>&1; } \
+	  || echo "there is no $(1), and it cannot be installed here: the tests of $(2) will be skipped"
 
-test: $(READY) browser  ## all tests, on up to four cores
+system:  ## what tests need from the system, Chromium for pages and OSMesa for pictures: installed where that may be
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || $(call apt,chromium,web pages)
+	@$(PYTHON) -c 'import sys; from ctypes.util import find_library; sys.exit(not find_library("OSMesa"))' \
+	  || $(call apt,libosmesa6,MuJoCo in pictures)
+
+test: $(READY) system  ## all tests, on up to four cores
 	$(BIN)/python -m pytest $(LONGEST) tests --numprocesses auto --maxprocesses 4 --dist loadfile --durations 12
 
 smoke: $(READY)  ## the paper's eight tasks, three generations each, and what ERL and CERL learn: 20 minutes

@@ -204,13 +204,13 @@ def choose(progress: Progress, pace: Pace, title: str, archive_capacity: int | N
 
 
 @contextmanager
-def episode_bar(progress: Progress, episodes: int) -> Iterator[None]:
+def episode_bar(progress: Progress, units: int, what: str = "episodes") -> Iterator[None]:
     """A bar with the time left while episodes are played; nothing where the output is not a terminal."""
     if not sys.stdout.isatty():
         yield
         return
     with rich.progress.Progress(*rich.progress.Progress.get_default_columns(), transient=True) as bar:
-        task = bar.add_task("episodes", total=episodes)
+        task = bar.add_task(what, total=units)
         progress.on_advance = lambda: bar.advance(task)
         yield
 

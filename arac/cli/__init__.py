@@ -1,4 +1,4 @@
-"""The command: `arac train | resume | evaluate | export | doctor | sweep | reproduce | report | bench | list`."""
+"""The command: `arac train | resume | evaluate | play | export | doctor | sweep | reproduce | report | bench | list`."""
 
 import os
 import sys
@@ -10,6 +10,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 from arac.cli.experiments import bench, report, reproduce
 from arac.cli.exporting import export
 from arac.cli.looking import examine, list_things
+from arac.cli.playing import play
 from arac.cli.sweeping import sweep
 from arac.cli.training import evaluate, resume, train
 from arac.errors import EnvironmentFailure, StorageFailure, UserError
@@ -21,6 +22,7 @@ usage: arac COMMAND [...]
   resume RUN       go on with a run that was stopped or killed, exactly where it was
   evaluate RUN     play fresh episodes with the champion of a run
   export RUN FILE  write the champion as plain arrays, to act without JAX and without arac
+  play RUN         look at its agents: in a window, or side by side in a video
   doctor RUN       verify everything in a run folder and say what was found
   sweep SPEC.toml  carry out many runs, here or on a Ray cluster; `sweep status DIR` shows how far they are
   reproduce NAME   run an experiment: its table and its picture
@@ -35,6 +37,7 @@ COMMANDS: dict[str, Callable[[list[str]], int | None]] = {
     "resume": resume,
     "evaluate": evaluate,
     "export": export,
+    "play": play,
     "doctor": examine,
     "sweep": sweep,
     "reproduce": reproduce,

@@ -228,6 +228,7 @@ def _say_what_came_out(agent: Any, folder: Path) -> None:
     print(f"learning curve: {curve.draw(folder, title)}")
     print("next:")
     print(f"  {program()} evaluate {folder} --episodes 100")
+    print(f"  {program()} play {folder} --member all --video population.mp4")
     print(f"  {program()} resume {folder} --steps {2 * last['env_steps']}")
     if find_spec("tensorboard"):
         print(f"  {program('tensorboard')} --logdir {folder / 'tensorboard'}")

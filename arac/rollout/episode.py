@@ -2,6 +2,7 @@
 
 import math
 import traceback
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -77,13 +78,25 @@ def run(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Episode:
     Raises:
         EnvironmentFailure: if an observation or a reward is not finite, or has a wrong shape.
     """
+    steps = by_steps(env, low, high, task)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+def by_steps(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Generator[list[float], None, Episode]:
+    """The same, for who wants to look in between: gives the rewards so far after the reset and after each step."""
     rng = streams.rng(task.seed, task.stream, *task.counters)
     shape = env.observation_space.shape
     drawn = int(rng.integers(2**31))
     observation, _ = env.reset(seed=drawn if task.reset_seed is None else task.reset_seed)
-    observations, actions, rewards = [_checked(observation, shape, "an observation", env, task, 0)], [], []
+    observations, actions = [_checked(observation, shape, "an observation", env, task, 0)], []
+    rewards: list[float] = []
     terminated = truncated = False
     noise = np.zeros(len(low), np.float32)
+    yield rewards
     while not (terminated or truncated):
         noise = _next_noise(task.acting, noise, rng)
         action = _choose(task, observations[-1], noise)
@@ -91,6 +104,7 @@ def run(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Episode:
         actions.append(action)
         observations.append(_checked(observation, shape, "an observation", env, task, len(actions)))
         rewards.append(float(_checked(reward, (), "a reward", env, task, len(actions))))
+        yield rewards
     kept = slice(None) if task.record else slice(0)
     return Episode(
         observations=np.array(observations[kept], np.float32),

@@ -38,7 +38,7 @@ class LocalPool:
         self._spec = spec
         self._time_limit = time_limit
         self._env = make(spec) if workers == 0 else None
-        self._workers: list[_Worker] = []
+        self._workers: list[Worker] = []
         try:
             for _ in range(workers):
                 self._workers.append(self._new_worker())
@@ -56,8 +56,8 @@ class LocalPool:
         if workers > 0 and not can_be_imported(spec):
             raise not_importable(spec.id)
 
-    def _new_worker(self) -> "_Worker":
-        return _Worker(self._spec, self._time_limit)
+    def _new_worker(self) -> "Worker":
+        return Worker(self._spec, self._time_limit)
 
     def __enter__(self) -> "LocalPool":
         return self
@@ -156,10 +156,27 @@ class WorkerLost(Exception):
         self.trace = trace  # what it was doing, if the interpreter could still say it
 
 
-class _Worker:
+class Worker:
     """A process of its own group, so that what the environment starts ends with it, and Ctrl-C passes it by."""
 
-    def __init__(self, spec: EnvSpec, time_limit: float | None) -> None:
+    def __init__(
+        self,
+        spec: EnvSpec,
+        time_limit: float | None,
+        module: str = "arac.rollout.worker",
+        variables: dict[str, str] | None = None,
+        *,
+        quiet: bool = False,
+    ) -> None:
+        """Starts it.
+
+        Args:
+            spec: the environment that it makes.
+            time_limit: seconds for each task, if there is a limit.
+            module: what it runs.
+            variables: of its environment, beside those of this process.
+            quiet: what it writes to stderr is kept for `WorkerLost.trace` instead of being shown.
+        """
         self._time_limit = time_limit
         self._ready = False
         self._deadline = float("inf")
@@ -172,11 +189,12 @@ class _Worker:
         lifeline, self._lifeline = os.pipe()  # breaks when this process ends, however it does
         inherited = there.fileno(), lifeline, self._traces.fileno()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "arac.rollout.worker", *map(str, inherited)],
+            [sys.executable, "-m", module, *map(str, inherited)],
             pass_fds=inherited,
             stdin=subprocess.DEVNULL,
+            stderr=self._traces if quiet else None,
             process_group=0,
-            env={**one_thread(), "JAX_PLATFORMS": "cpu"},
+            env={**one_thread(), "JAX_PLATFORMS": "cpu", **(variables or {})},
         )
         there.close()
         os.close(lifeline)
@@ -187,7 +205,7 @@ class _Worker:
     def pid(self) -> int:
         return self._process.pid
 
-    def give(self, task: Task) -> None:
+    def give(self, task: Any) -> None:
         self._set_deadline()
         self._send(task)
 
@@ -198,7 +216,7 @@ class _Worker:
     def is_late(self) -> bool:
         return time.monotonic() > self._deadline
 
-    def answer(self) -> Episode | Failure | None:
+    def answer(self) -> Any:
         """What it answers to the task it was given; None if it says that it begins with it only now.
 
         Raises:

@@ -1,0 +1,201 @@
+"""The process that draws: it films the episodes of several policies side by side, or shows one in a window.
+
+It is started as a worker is (see `arac.rollout.worker`), for two reasons: MuJoCo chooses how to draw when it is
+imported, by a variable that the user's process need not have; and where a graphics library crashes, no training run
+goes with it.
+"""
+
+import contextlib
+import faulthandler
+import itertools
+import math
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+import gymnasium
+import mujoco
+import numpy as np
+
+from arac.envs import EnvSpec, in_a_line, make
+from arac.errors import EnvironmentFailure, StorageFailure, UserError
+from arac.processes import end_with
+from arac.rollout.episode import Episode, Task, by_steps
+from arac.video import encoding, picture
+from arac.video.scenes import CannotDraw, Film, Shot
+
+# Seconds for which the last frame stays: long enough to read the returns.
+_HOLD = 1.0
+# Pixels along a side of MuJoCo's shadows. Its own 4,096 look the same in a tile and take twice as long.
+_SHADOWS = 1024
+
+
+def serve(pipe: Connection) -> None:
+    """Says None once a first frame was drawn, then answers each `Film` or `Task` with episodes, or what failed.
+
+    While it films it says 1 at each step.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    mujoco.set_mju_user_warning(lambda _: None)  # they would go to a file in the user's folder
+    with contextlib.suppress(EOFError, BrokenPipeError):  # the parent is gone
+        spec: EnvSpec = pipe.recv()
+        try:
+            env = ready(spec)
+            pipe.send(None)
+            while True:
+                wanted: Film | Task = pipe.recv()
+                if isinstance(wanted, Task):
+                    pipe.send(show(spec, env, wanted))
+                else:
+                    pipe.send(film(spec, env, wanted, lambda: pipe.send(1)))
+        except (UserError, EnvironmentFailure, StorageFailure) as error:
+            pipe.send(error)
+        except Exception:
+            pipe.send(EnvironmentFailure(f"{spec.id} failed while it was drawn:\n{traceback.format_exc().rstrip()}"))
+
+
+def ready(spec: EnvSpec) -> gymnasium.Env:
+    """An environment that has drawn a first frame: all that it needs for it is there.
+
+    Raises:
+        UserError: if a package is missing.
+        CannotDraw: if something else is.
+    """
+    env = prepared(spec)
+    try:
+        env.reset(seed=0)
+        drawn = _drawn(env)
+    except gymnasium.error.DependencyNotInstalled as missing:
+        raise UserError(f"{spec.id} cannot be drawn: {missing}") from None
+    except Exception as error:  # every graphics library has its own
+        raise CannotDraw(in_a_line(error)) from None
+    if env.render_mode == "rgb_array" and np.ndim(drawn) != 3:
+        raise CannotDraw(f"it draws {type(drawn).__name__} instead of a picture")
+    return env
+
+
+def prepared(spec: EnvSpec) -> gymnasium.Env:
+    """The environment, seen by the camera that follows, if it is MuJoCo's and has one."""
+    env = make(spec)
+    renderer = getattr(env.unwrapped, "mujoco_renderer", None)
+    if renderer is not None:
+        renderer.model.vis.quality.shadowsize = _SHADOWS
+        follows = mujoco.mj_name2id(renderer.model, mujoco.mjtObj.mjOBJ_CAMERA, "track")
+        if renderer.camera_id == -1 and follows != -1:  # Gymnasium's own stands still, and is soon left behind
+            renderer.camera_id = follows  # for pictures; and for windows:
+            view = {"type": mujoco.mjtCamera.mjCAMERA_FIXED, "fixedcamid": follows}
+            renderer.default_cam_config = {**(renderer.default_cam_config or {}), **view}
+    return env
+
+
+def _drawn(env: gymnasium.Env) -> Any:
+    """What it looks like now. Gymnasium draws with whichever environment's graphics were used last."""
+    renderer = getattr(env.unwrapped, "mujoco_renderer", None)
+    if renderer is not None and renderer.viewer is not None:
+        renderer.viewer.make_context_current()
+    return env.render()
+
+
+def show(spec: EnvSpec, env: gymnasium.Env, task: Task) -> Episode:
+    """An episode in a window, no faster than in life."""
+    steps = by_steps(env, spec.low, spec.high, task)
+    seconds, due = 1 / (env.metadata.get("render_fps") or 30), time.monotonic()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+        time.sleep(max(due - time.monotonic(), 0))
+        due = max(due, time.monotonic()) + seconds
+
+
+def film(spec: EnvSpec, env: gymnasium.Env, wanted: Film, step: Callable[[], None]) -> list[list[Episode]]:
+    """The episodes of each scene; `step` is called at each step of a scene.
+
+    Raises:
+        EnvironmentFailure: if an environment gives something that is not finite.
+        StorageFailure: if the file cannot be written.
+    """
+    count = len(wanted.scenes[0])
+    envs = [env, *(prepared(spec) for _ in range(count - 1))]
+    kind = encoding.format_of(wanted.path)
+    layout = picture.arrange(count, np.shape(_drawn(env))[:2], kind.widest)
+    stride, fps = encoding.pace(env.metadata.get("render_fps"), kind.fps)
+    with encoding.encoder(wanted.path, layout.size, fps) as write:
+        episodes = []
+        for scene in wanted.scenes:
+            players = [_Player(spec, one, shot, layout) for one, shot in zip(envs, scene, strict=True)]
+            _play(players, layout, stride, math.ceil(_HOLD * fps), write, step)
+            episodes.append([player.episode for player in players])
+    return episodes
+
+
+def _play(
+    players: list["_Player"],
+    layout: picture.Layout,
+    stride: int,
+    hold: int,
+    write: Callable[[np.ndarray], None],
+    step: Callable[[], None],
+) -> None:
+    """One scene: every `stride` steps a frame, until all episodes have ended, and the last frame for a while."""
+    for steps in itertools.count():
+        for player in players:
+            player.go_on()
+        if not any(player.plays for player in players):
+            break
+        if steps % stride == 0:
+            write(picture.compose(layout, [player.tile() for player in players]))
+        step()
+    last = picture.compose(layout, [player.tile() for player in players])
+    for _ in range(hold):
+        write(last)
+
+
+class _Player:
+    """An agent in its own environment, a step at a time."""
+
+    episode: Any = None  # once it has ended
+
+    def __init__(self, spec: EnvSpec, env: gymnasium.Env, shot: Shot, layout: picture.Layout) -> None:
+        self._env = env
+        self._label = shot.label
+        self._layout = layout
+        self._steps = by_steps(env, spec.low, spec.high, shot.task)
+        self._rewards: list[float] = []
+        self._last: Any = None  # the tile of an episode that has ended
+
+    @property
+    def plays(self) -> bool:
+        return self.episode is None
+
+    def go_on(self) -> None:
+        """To the reset, then to the step after; nothing if it has ended."""
+        try:
+            if self.plays:
+                self._rewards = next(self._steps)
+        except StopIteration as end:
+            self.episode = end.value
+        except EnvironmentFailure as failure:
+            raise EnvironmentFailure(f"{self._label}: {failure}") from None
+
+    def tile(self) -> Any:
+        """How it looks now."""
+        if self._last is not None:
+            return self._last
+        total, steps = math.fsum(self._rewards), len(self._rewards)
+        told = f"return {total:,.1f} · " + (f"step {steps}" if self.plays else f"{steps} steps")
+        tile = picture.tile(self._layout, _drawn(self._env), self._label, told, ended=not self.plays)
+        if not self.plays:
+            self._last = tile
+        return tile
+
+
+if __name__ == "__main__":
+    end_with(int(sys.argv[2]))
+    faulthandler.enable(int(sys.argv[3]))
+    serve(Connection(int(sys.argv[1])))
