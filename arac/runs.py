@@ -38,7 +38,7 @@ class Run:
     """A run folder that this process works on; `Run.create` begins one."""
 
     def __init__(self, folder: Path, description: Description) -> None:
-        _check_parts(folder)
+        check_parts(folder)
         self.folder = folder
         self.description = description
         self._lock = lock(folder)
@@ -247,8 +247,12 @@ def lock(folder: Path) -> int:
     return descriptor
 
 
-def _check_parts(folder: Path) -> None:
-    """Refuses a folder in which something else lies where a run writes: a link would lead elsewhere, a pipe wait."""
+def check_parts(folder: Path) -> None:
+    """Refuses a folder in which something else lies where a run writes: a link would lead elsewhere, a pipe wait.
+
+    Raises:
+        UserError: if it does.
+    """
     for names, is_as_it_should in ((_FILES, stat.S_ISREG), (_FOLDERS, stat.S_ISDIR)):
         for path in (folder / name for name in names):
             if os.path.lexists(path) and not is_as_it_should(path.lstat().st_mode):

@@ -11,7 +11,10 @@ const MARKS = {
 
 function element(tag, attributes, parent, text) {
   const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes || {})) node.setAttribute(name, value);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (name === "style") node.style.cssText = value; // as an attribute, a strict policy for contents forbids it
+    else node.setAttribute(name, value);
+  }
   if (text !== undefined) node.textContent = text;
   if (parent) parent.append(node);
   return node;
@@ -73,10 +76,12 @@ function path(xs, ys, scaleX, scaleY, keep) {
 // A series: {name, color, mark, x, y, low, high, solid(i), thin: [{x, y}], note(i)}. Options: xLabel, yLabel, title, yRange, height, unit, exactX.
 function lineChart(host, series, options) {
   const draw = () => {
-    const at = host.chart ? host.chart.at : null;
+    const at = host.chart ? host.chart.at : null; // where the pointer or the keyboard is
+    const focused = host.chart && document.activeElement === host.chart.root;
     host.replaceChildren();
     host.chart = build(host, series, options);
-    if (at !== null && document.activeElement === host.chart.root) host.chart.show(at);
+    if (focused) host.chart.root.focus({ preventScroll: true });
+    if (at !== null) host.chart.show(at);
   };
   draw();
   if (host.observer) host.observer.disconnect();
@@ -237,4 +242,22 @@ function forest(host, rows, title) {
   let width = host.clientWidth;
   host.observer = new ResizeObserver(() => { if (host.clientWidth !== width) { width = host.clientWidth; draw(); } });
   host.observer.observe(host);
+}
+
+// A square of numbers, none on its diagonal; the darker, the larger.
+function heatMap(host, matrix, thing) {
+  const largest = Math.max(1e-9, ...matrix.flat().filter((value) => value !== null));
+  host.replaceChildren();
+  const table = element("table", { class: "heat" }, host), head = element("tr", {}, element("thead", {}, table));
+  element("td", { class: "self" }, head);
+  matrix.forEach((_, member) => element("th", { scope: "col" }, head, member));
+  const body = element("tbody", {}, table);
+  matrix.forEach((values, member) => {
+    const line = element("tr", {}, body);
+    element("th", { scope: "row" }, line, `${thing} ${member}`);
+    values.forEach((value, other) => {
+      if (member === other) element("td", { class: "self" }, line, "");
+      else element("td", { style: `--p:${Math.max(0, value || 0) / largest}` }, line, value === null ? "not finite" : value.toFixed(2));
+    });
+  });
 }
