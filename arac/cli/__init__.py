@@ -1,4 +1,4 @@
-"""The command: `arac train | resume | evaluate | doctor | sweep | reproduce | report | bench | list`."""
+"""The command: `arac train | resume | evaluate | watch | doctor | sweep | reproduce | report | bench | list`."""
 
 import os
 import sys
@@ -11,6 +11,7 @@ from arac.cli.experiments import bench, report, reproduce
 from arac.cli.looking import examine, list_things
 from arac.cli.sweeping import sweep
 from arac.cli.training import evaluate, resume, train
+from arac.cli.watching import watch
 from arac.errors import EnvironmentFailure, StorageFailure, UserError
 
 USAGE = """\
@@ -19,6 +20,7 @@ usage: arac COMMAND [...]
   train ENV        train ARAC, or --algo another, on a Gymnasium environment
   resume RUN       go on with a run that was stopped or killed, exactly where it was
   evaluate RUN     play fresh episodes with the champion of a run
+  watch RUN        follow a run on a page in your browser
   doctor RUN       verify everything in a run folder and say what was found
   sweep SPEC.toml  carry out many runs, here or on a Ray cluster; `sweep status DIR` shows how far they are
   reproduce NAME   run an experiment: its table and its picture
@@ -32,6 +34,7 @@ COMMANDS: dict[str, Callable[[list[str]], int | None]] = {
     "train": train,
     "resume": resume,
     "evaluate": evaluate,
+    "watch": watch,
     "doctor": examine,
     "sweep": sweep,
     "reproduce": reproduce,

@@ -81,7 +81,9 @@ class Record:
         return {
             "steps": self.steps.tolist(),
             "champion": self.returns.tolist(),
-            "fitness": [[row.fitness[m] if m < len(row.fitness) else None for row in self.rows] for m in range(members)],
+            "fitness": [
+                [row.fitness[m] if m < len(row.fitness) else None for row in self.rows] for m in range(members)
+            ],
             "archive": [row.archive_size for row in self.rows],
             "mean_kl": [row.mean_kl for row in self.rows],
             "kl": self.rows[-1].kl,
@@ -245,7 +247,9 @@ def _row(row: dict[str, Any]) -> Row:
         archive_size=whole(row.get("archive_size", 0)),
         mean_kl=None if mean_kl is None else number(mean_kl),
         kl=kl,
-        losses={name: number(value) for name, value in row.items() if isinstance(value, float) and name not in _RETURNS},
+        losses={
+            name: number(value) for name, value in row.items() if isinstance(value, float) and name not in _RETURNS
+        },
     )
 
 
