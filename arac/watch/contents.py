@@ -21,6 +21,7 @@ def contents(record: Record, folder: Path) -> dict[str, Any]:
     """All that changes with an evaluation or with the config; without `series` where there is no evaluation yet."""
     described = {
         "title": f"{SYSTEMS[record.algorithm]} on {record.env}",
+        "folder": os.fsencode(folder).decode(errors="backslashreplace"),
         "seed": record.seed,
         "eval_episodes": record.settings.get("eval_episodes"),
         "capacity": record.settings.get("archive_capacity"),

@@ -30,6 +30,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-cache",
+    "Connection": "close",  # no thread waits for what a browser may ask next
 }
 _CHUNK = 2**16
 
@@ -74,7 +75,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: Server
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "arac", ""
-    timeout = 60  # seconds that a silent connection is kept
+    timeout = 30  # seconds for which a connection may be silent
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
@@ -124,7 +125,6 @@ class _Handler(BaseHTTPRequestHandler):
         while left and (data := file.read(min(left, _CHUNK))):
             self.wfile.write(data)
             left -= len(data)
-        self.close_connection |= left > 0  # it was cut meanwhile, and the browser waits for more
 
     def _send(self, body: bytes, kind: str, more: dict[str, str] | None = None) -> None:
         headers = {"Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(body)), **(more or {})}
@@ -140,9 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """A sentence instead of http.server's page; it comes here too with methods other than GET."""
         body = f"{message or HTTPStatus(code).phrase}\n".encode()
-        self.close_connection = True
-        headers = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(body)), "Connection": "close"}
-        self._begin(HTTPStatus(code), headers)
+        self._begin(HTTPStatus(code), {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(body))})
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:

@@ -87,6 +87,7 @@ function clock(seconds) {
 
 function showRun(run) {
   find("title").textContent = `${run.title}, seed ${run.seed}`;
+  find("folder").textContent = run.folder;
   find("settings").replaceChildren();
   for (const [name, value] of run.settings) {
     const line = element("div", {}, find("settings"));
@@ -136,7 +137,7 @@ function showPopulation({ series, population, capacity, generation }) {
 }
 
 function single(host, name, x, y, more) {
-  lineChart(find(host), [{ name, color: "var(--accent)", mark: "o", x, y }], overSteps(name, name, more));
+  lineChart(find(host), [{ name, color: "var(--accent)", mark: "o", x, y }], overSteps(name, "", more));
 }
 
 function showAgents(population, members) {
