@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol
@@ -113,16 +113,8 @@ class Plain:
 
     def evaluation(self, evaluation: Evaluation) -> None:
         self._pace.step(evaluation.env_steps)
-        marks = [
-            f"{fitness:,.1f}{'*' if member in evaluation.elites else ''}"
-            for member, fitness in enumerate(evaluation.fitness)
-        ]
-        parts = [str(self._pace), f"fitness {' '.join(marks)}"]
-        if evaluation.archive_size:
-            parts.append(f"archive {evaluation.archive_size}")
-        if (kl := mean_kl(evaluation.kl)) is not None:
-            parts.append(f"mean KL {kl:.2f}")
-        self._say(" · ".join(parts))
+        kl = mean_kl(evaluation.kl)
+        self._say(f"{self._pace} · {measured(evaluation.fitness, evaluation.elites, evaluation.archive_size, kl)}")
 
     def _heartbeat(self) -> None:
         if time.monotonic() - self._last > HEARTBEAT:
@@ -213,6 +205,18 @@ def episode_bar(progress: Progress, units: int, what: str = "episodes") -> Itera
         task = bar.add_task(what, total=units)
         progress.on_advance = lambda: bar.advance(task)
         yield
+
+
+def measured(fitness: Iterable[float], elites: Iterable[int], archive_size: int, kl: float | None) -> str:
+    """An evaluation on one line: the fitness of each agent, those of the elites with a star."""
+    best = set(elites)
+    marks = [f"{value:,.1f}{'*' if member in best else ''}" for member, value in enumerate(fitness)]
+    parts = [f"fitness {' '.join(marks)}"]
+    if archive_size:
+        parts.append(f"archive {archive_size}")
+    if kl is not None:
+        parts.append(f"mean KL {kl:.2f}")
+    return " · ".join(parts)
 
 
 def phase_text(progress: Progress) -> str:

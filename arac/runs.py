@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import stat
+import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ _FOLDERS = ("checkpoints", "replay", "tensorboard", "videos", "wandb")
 # Is there until a new run folder is complete.
 _BEGINNING = ".beginning.tmp"
 _CONFIG_LIMIT = 2**14  # what reading takes may grow with the square of it
+_GLANCE = 0.2  # seconds; who only looks whether a run is locked has let go by then
 _VERSIONS = ("arac-rl", "jax", "jaxlib", "numpy", "gymnasium", "mujoco")
 
 
@@ -39,7 +41,7 @@ class Run:
     """A run folder that this process works on; `Run.create` begins one."""
 
     def __init__(self, folder: Path, description: Description) -> None:
-        _check_parts(folder)
+        check_parts(folder)
         self.folder = folder
         self.description = description
         self._lock = lock(folder)
@@ -231,26 +233,38 @@ def fresh_folder(parent: Path, name: str) -> Path:
 
 def is_locked(folder: Path) -> bool:
     """Whether a process is working on a run."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.close(lock(folder))
-    except UserError:
-        return True
-    return False
+        return not _take(descriptor, fcntl.LOCK_SH)  # shared: those who only look do not see each other
+    finally:
+        os.close(descriptor)
 
 
 def lock(folder: Path) -> int:
     """The folder itself, open and locked until it is closed or the process ends."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise UserError(f"Another process is working on {folder}; wait for it or stop it first.") from None
+    if not _take(descriptor, fcntl.LOCK_EX):
+        time.sleep(_GLANCE)
+        if not _take(descriptor, fcntl.LOCK_EX):
+            os.close(descriptor)
+            raise UserError(f"Another process is working on {folder}; wait for it or stop it first.")
     return descriptor
 
 
-def _check_parts(folder: Path) -> None:
-    """Refuses a folder in which something else lies where a run writes: a link would lead elsewhere, a pipe wait."""
+def _take(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def check_parts(folder: Path) -> None:
+    """Refuses a folder in which something else lies where a run writes: a link would lead elsewhere, a pipe wait.
+
+    Raises:
+        UserError: if it does.
+    """
     for names, is_as_it_should in ((_FILES, stat.S_ISREG), (_FOLDERS, stat.S_ISDIR)):
         for path in (folder / name for name in names):
             if os.path.lexists(path) and not is_as_it_should(path.lstat().st_mode):

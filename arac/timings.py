@@ -73,6 +73,10 @@ class Spent:
         spent.follow(path)
         return spent
 
+    def is_ahead_of(self, path: Path) -> bool:
+        """Whether more was read than the file has: then it is another one by now."""
+        return path.exists() and path.stat().st_size < self._read
+
     def follow(self, path: Path) -> None:
         """Reads what is new. What cannot be read now may be later."""
         try:

@@ -52,11 +52,12 @@ class Page:
             raise RuntimeError(answer["exceptionDetails"])
         return answer["result"].get("value")
 
-    def open(self, path, width=1280, height=900, scheme="light"):
+    def open(self, place, width=1280, height=900, scheme="light"):
+        """`place` is a file or an address."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.call("Emulation.setDeviceMetricsOverride", **metrics)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        self.call("Page.navigate", url=Path(path).resolve().as_uri())
+        self.call("Page.navigate", url=place if "://" in str(place) else Path(place).resolve().as_uri())
         self.run("new Promise(done => document.readyState == 'complete' ? done() : addEventListener('load', done))")
 
     def hover(self, x, y):

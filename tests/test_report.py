@@ -6,7 +6,8 @@ from run_folders import PNG, REAL, data_of, run_folder, written
 from arac.cli import main
 from arac.errors import UserError
 from arac.experiments import report
-from arac.experiments.page import embedded, pictures
+from arac.experiments.page import pictures
+from arac.web import embedded
 
 
 def test_everything_from_files_is_escaped(tmp_path):

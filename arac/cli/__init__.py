@@ -1,4 +1,4 @@
-"""The command: `arac train | resume | evaluate | play | export | doctor | sweep | reproduce | report | bench | list`."""
+"""The command: `arac COMMAND [...]`."""
 
 import os
 import sys
@@ -13,6 +13,7 @@ from arac.cli.looking import examine, list_things
 from arac.cli.playing import play
 from arac.cli.sweeping import sweep
 from arac.cli.training import evaluate, resume, train
+from arac.cli.watching import watch
 from arac.errors import EnvironmentFailure, StorageFailure, UserError
 
 USAGE = """\
@@ -23,6 +24,7 @@ usage: arac COMMAND [...]
   evaluate RUN     play fresh episodes with the champion of a run
   export RUN FILE  write the champion as plain arrays, to act without JAX and without arac
   play RUN         look at its agents: in a window, or side by side in a video
+  watch RUN        follow a run on a page in your browser
   doctor RUN       verify everything in a run folder and say what was found
   sweep SPEC.toml  carry out many runs, here or on a Ray cluster; `sweep status DIR` shows how far they are
   reproduce NAME   run an experiment: its table and its picture
@@ -38,6 +40,7 @@ COMMANDS: dict[str, Callable[[list[str]], int | None]] = {
     "evaluate": evaluate,
     "export": export,
     "play": play,
+    "watch": watch,
     "doctor": examine,
     "sweep": sweep,
     "reproduce": reproduce,

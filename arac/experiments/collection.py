@@ -23,18 +23,25 @@ from arac.timings import timings, wall_clock
 # What makes a folder look like a run's, and the folders of a run that hold no others.
 _MARKS = {"config.toml", "evaluations.jsonl", "timings.jsonl", ".beginning.tmp"}
 _INNER = {"checkpoints", "replay", "tensorboard"}
+# The numbers of an evaluation that have a place of their own; a system reports others beside them.
+_RETURNS = {"champion_return", "champion_return_std"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """An evaluation, as far as a report needs it."""
+    """An evaluation, as far as our pages show it."""
 
     env_steps: int
+    generation: int
+    champion: int
     champion_return: float
+    champion_return_std: float
     fitness: tuple[float, ...]
+    elites: tuple[int, ...]
     archive_size: int
     mean_kl: float | None
     kl: tuple[tuple[float, ...], ...]
+    losses: dict[str, float]  # and what else the system reports
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,20 @@ class Record:
     @cached_property
     def returns(self) -> Float[np.ndarray, " evaluation"]:
         return np.array([row.champion_return for row in self.rows], float)
+
+    def series(self) -> dict[str, Any]:
+        """Plain lists for a page to draw; there must be an evaluation."""
+        members = max(len(row.fitness) for row in self.rows)
+        return {
+            "steps": self.steps.tolist(),
+            "champion": self.returns.tolist(),
+            "fitness": [
+                [row.fitness[m] if m < len(row.fitness) else None for row in self.rows] for m in range(members)
+            ],
+            "archive": [row.archive_size for row in self.rows],
+            "mean_kl": [row.mean_kl for row in self.rows],
+            "kl": self.rows[-1].kl,
+        }
 
 
 @dataclass(frozen=True)
@@ -217,11 +238,18 @@ def _row(row: dict[str, Any]) -> Row:
     kl = _square(diversity.get("kl") or [])
     return Row(
         env_steps=whole(row["env_steps"]),
+        generation=whole(row["generation"]),
+        champion=whole(row["champion"]),
         champion_return=number(row["champion_return"]),
+        champion_return_std=number(row["champion_return_std"]),
         fitness=numbers(row["fitness"]),
+        elites=tuple(map(int, numbers(row["elites"]))),
         archive_size=whole(row.get("archive_size", 0)),
         mean_kl=None if mean_kl is None else number(mean_kl),
         kl=kl,
+        losses={
+            name: number(value) for name, value in row.items() if isinstance(value, float) and name not in _RETURNS
+        },
     )
 
 

@@ -1,12 +1,8 @@
-"""The report as one HTML page that needs nothing else: template, style and scripts are the files beside this one."""
+"""The report as one HTML page that needs nothing else: its files lie beside this one, style and charts in arac/web."""
 
-import json
-import math
 from dataclasses import dataclass
 from html import escape
-from importlib import resources
 from string import Template
-from typing import Any
 
 from arac.experiments import figures, paper
 from arac.experiments.collection import Broken
@@ -15,6 +11,7 @@ from arac.experiments.grouping import Study
 from arac.experiments.page import data, parts
 from arac.experiments.page.pictures import Picture
 from arac.experiments.summary import Comparison, Line
+from arac.web import embedded, file
 
 TITLE = "Attraction-Repulsion Actor-Critic: what the runs show"
 _SECTIONS = {
@@ -41,45 +38,25 @@ def render(contents: Contents) -> str:
     index = {system: place for place, system in enumerate(study.systems)}
     looks = figures.looks(study.systems)
     sections = {key: name for key, name in _SECTIONS.items() if key != "pictures" or contents.pictures}
-    return Template(_file("index.html")).substitute(
+    return Template(file(__name__, "index.html")).substitute(
         title=TITLE,
-        style=_file("style.css"),
+        style=file("arac.web", "style.css"),
         colours=_colours(list(looks.values())),
         lead=parts.lead(study),
         nav=" ".join(f'<a href="#{key}">{name}</a>' for key, name in sections.items()),
         caveat=escape(paper.CAVEAT),
         tables=parts.tables(study, contents.lines, index),
-        definitions=_file("definitions.html"),
+        definitions=file(__name__, "definitions.html"),
         pictures=parts.pictures(contents.pictures),
         runs=parts.runs(study, index),
         gaps=parts.gaps(study, remarks(study, contents.broken)),
         footer=parts.FOOTER,
         data=embedded(data.collect(study, contents.curves, contents.comparisons, index, looks)),
-        script=_file("chart.js") + _file("page.js"),
+        script=file("arac.web", "chart.js") + file(__name__, "page.js"),
     )
-
-
-def embedded(value: Any) -> str:
-    """JSON that can stand inside a script element: no tag can end it, and what is not finite is null."""
-    return json.dumps(_finite(value), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-
-
-def _finite(value: Any) -> Any:
-    """The same with numbers of eight digits."""
-    if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
-    if isinstance(value, float):
-        return float(f"{value:.8g}") if math.isfinite(value) else None
-    return value
 
 
 def _colours(looks: list[figures.Look]) -> str:
     light = "".join(f"--s{place}:{look.light};" for place, look in enumerate(looks))
     dark = "".join(f"--s{place}:{look.dark};" for place, look in enumerate(looks))
     return f":root{{{light}}}@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"
-
-
-def _file(name: str) -> str:
-    return resources.files("arac.experiments.page").joinpath(name).read_text("utf-8")

@@ -84,15 +84,4 @@ def _comparison(one: Comparison, index: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _run(record: Record, system: int, name: str) -> dict[str, Any]:
-    members = max(len(row.fitness) for row in record.rows)
-    fitness = [[row.fitness[m] if m < len(row.fitness) else None for row in record.rows] for m in range(members)]
-    return {
-        "name": name,
-        "system": system,
-        "steps": record.steps.tolist(),
-        "champion": record.returns.tolist(),
-        "fitness": fitness,
-        "archive": [row.archive_size for row in record.rows],
-        "mean_kl": [row.mean_kl for row in record.rows],
-        "kl": record.rows[-1].kl,
-    }
+    return {"name": name, "system": system, **record.series()}

@@ -116,25 +116,8 @@ function showRun() {
   };
   single("mean-kl", "mean KL", run.mean_kl, run.mean_kl.some((value) => value !== null));
   single("archive", "policies", run.archive, run.archive.some((value) => value > 0));
-  showMatrix(run.kl);
-}
-
-function showMatrix(matrix) {
-  const host = find("kl"), largest = Math.max(1e-9, ...matrix.flat().filter((value) => value !== null));
-  host.parentElement.hidden = matrix.length < 2;
-  host.replaceChildren();
-  const table = element("table", { class: "heat" }, host), head = element("tr", {}, element("thead", {}, table));
-  element("td", { class: "self" }, head);
-  matrix.forEach((_, member) => element("th", { scope: "col" }, head, member));
-  const body = element("tbody", {}, table);
-  matrix.forEach((values, member) => {
-    const line = element("tr", {}, body);
-    element("th", { scope: "row" }, line, `member ${member}`);
-    values.forEach((value, other) => {
-      if (member === other) element("td", { class: "self" }, line, "");
-      else element("td", { style: `--p:${Math.max(0, value || 0) / largest}` }, line, value === null ? "not finite" : value.toFixed(2));
-    });
-  });
+  find("kl").parentElement.hidden = run.kl.length < 2;
+  heatMap(find("kl"), run.kl, "member");
 }
 
 fill(find("task"), data.tasks.map((task) => task.name));

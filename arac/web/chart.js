@@ -11,7 +11,10 @@ const MARKS = {
 
 function element(tag, attributes, parent, text) {
   const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes || {})) node.setAttribute(name, value);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (name === "style") node.style.cssText = value; // as an attribute, a strict policy for contents forbids it
+    else node.setAttribute(name, value);
+  }
   if (text !== undefined) node.textContent = text;
   if (parent) parent.append(node);
   return node;
@@ -29,11 +32,12 @@ function mark(kind, x, y, size, color, parent) {
   return shape("path", { d: MARKS[kind] || MARKS.o, transform: `translate(${x} ${y}) scale(${size})`, fill: color }, parent);
 }
 
-function short(value) {
+// For an axis whose ticks are `step` apart.
+function short(value, step = 1) {
   const size = Math.abs(value);
   if (size >= 1e6) return `${+(value / 1e6).toPrecision(4)}M`;
   if (size >= 1e4) return `${+(value / 1e3).toPrecision(4)}k`;
-  return value.toLocaleString("en-US", { maximumFractionDigits: size >= 10 ? 0 : 2 });
+  return value.toLocaleString("en-US", { maximumFractionDigits: size >= 10 && step >= 1 ? 0 : 2 });
 }
 
 // With the digits that suit its size, or that of `like`, which stands beside it.
@@ -51,6 +55,8 @@ function ticks(low, high, count) {
   for (let at = Math.ceil(low / step); at * step <= high + step * 1e-9; at++) found.push(+(at * step).toPrecision(12));
   return found;
 }
+
+const stepOf = (found) => (found.length > 1 ? found[1] - found[0] : 1);
 
 function extent(values, pad) {
   let low = Infinity, high = -Infinity;
@@ -73,10 +79,12 @@ function path(xs, ys, scaleX, scaleY, keep) {
 // A series: {name, color, mark, x, y, low, high, solid(i), thin: [{x, y}], note(i)}. Options: xLabel, yLabel, title, yRange, height, unit, exactX.
 function lineChart(host, series, options) {
   const draw = () => {
-    const at = host.chart ? host.chart.at : null;
+    const at = host.chart ? host.chart.at : null; // where the pointer or the keyboard is
+    const focused = host.chart && document.activeElement === host.chart.root;
     host.replaceChildren();
     host.chart = build(host, series, options);
-    if (at !== null && document.activeElement === host.chart.root) host.chart.show(at);
+    if (focused) host.chart.root.focus({ preventScroll: true });
+    if (at !== null) host.chart.show(at);
   };
   draw();
   if (host.observer) host.observer.disconnect();
@@ -91,7 +99,7 @@ function build(host, series, options) {
   const [x0, x1] = extent(all("x"), 0.015);
   const [y0, y1] = options.yRange || extent([...all("y"), ...all("low"), ...all("high")], 0.06);
   const yTicks = ticks(y0, y1, height / 70);
-  const left = 14 + 7.6 * Math.max(...yTicks.map((tick) => short(tick).length)), right = 14, top = 20, bottom = 42;
+  const left = 14 + 7.6 * Math.max(...yTicks.map((tick) => short(tick, stepOf(yTicks)).length)), right = 14, top = 20, bottom = 42;
   const scaleX = (x) => left + ((x - x0) / (x1 - x0)) * (width - left - right);
   const scaleY = (y) => height - bottom - ((y - y0) / (y1 - y0)) * (height - top - bottom);
   const root = shape("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", tabindex: 0, "aria-label": `${options.title}. Left and right arrow keys move through the values.` }, host);
@@ -105,7 +113,7 @@ function axes(root, frame, options) {
   const { width, height, left, right, top, bottom, scaleX, scaleY, x0, x1, yTicks } = frame;
   for (const tick of yTicks) {
     shape("line", { x1: left, x2: width - right, y1: scaleY(tick), y2: scaleY(tick), stroke: "var(--grid)" }, root);
-    shape("text", { x: left - 8, y: scaleY(tick) + 4, "text-anchor": "end" }, root, short(tick));
+    shape("text", { x: left - 8, y: scaleY(tick) + 4, "text-anchor": "end" }, root, short(tick, stepOf(yTicks)));
   }
   for (const tick of ticks(x0, x1, width / 110)) {
     shape("line", { x1: scaleX(tick), x2: scaleX(tick), y1: height - bottom, y2: height - bottom + 5, stroke: "var(--line)" }, root);
@@ -237,4 +245,22 @@ function forest(host, rows, title) {
   let width = host.clientWidth;
   host.observer = new ResizeObserver(() => { if (host.clientWidth !== width) { width = host.clientWidth; draw(); } });
   host.observer.observe(host);
+}
+
+// A square of numbers, none on its diagonal; the darker, the larger.
+function heatMap(host, matrix, thing) {
+  const largest = Math.max(1e-9, ...matrix.flat().filter((value) => value !== null));
+  host.replaceChildren();
+  const table = element("table", { class: "heat" }, host), head = element("tr", {}, element("thead", {}, table));
+  element("td", { class: "self" }, head);
+  matrix.forEach((_, member) => element("th", { scope: "col" }, head, member));
+  const body = element("tbody", {}, table);
+  matrix.forEach((values, member) => {
+    const line = element("tr", {}, body);
+    element("th", { scope: "row" }, line, `${thing} ${member}`);
+    values.forEach((value, other) => {
+      if (member === other) element("td", { class: "self" }, line, "");
+      else element("td", { style: `--p:${Math.max(0, value || 0) / largest}` }, line, value === null ? "not finite" : value.toFixed(2));
+    });
+  });
 }
