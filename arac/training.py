@@ -32,7 +32,7 @@ class Keeper:
     def __init__(self, context: Context, run: Run | None, state: Any) -> None:
         self._context = context
         self._run = run
-        self.fitness: np.ndarray | None = None  # at the last evaluation
+        self.fitness: np.ndarray | None = None  # of the state, if it was evaluated
         self._hold(state)
 
     def _hold(self, state: Any) -> None:
@@ -48,8 +48,7 @@ class Keeper:
         interval = self._context.config.checkpoint_interval
         due = state.env_steps // interval > self.state.env_steps // interval
         self._hold(state)
-        if evaluation is not None:
-            self.fitness = evaluation.fitness
+        self.fitness = None if evaluation is None else evaluation.fitness
         if due:
             self.save()
         if self._run is None:
