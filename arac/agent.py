@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
+import jax
 import numpy as np
 
 from arac import agent_file, algorithms, checkpoint, clusters, envs, runs, training
@@ -19,7 +20,6 @@ from arac.envs import EnvSpec, Maker
 from arac.errors import Interrupted, UserError
 from arac.members import Cast, Member
 from arac.policies.custom import CustomPolicy
-from arac.population import stack
 from arac.presets import configured
 from arac.processes import cores
 from arac.progress import Progress
@@ -88,7 +88,7 @@ class Agent:
         self.description = description
         self.state = state
         self._replay: ReplayBuffer | None = None
-        self._fitness: np.ndarray | None = None  # at the last evaluation that this object has seen
+        self._fitness: np.ndarray | None = None  # of the state, if it was evaluated
         self._cast: Cast | None = None  # the members of a state, once they were asked for
         self._noise = np.random.default_rng(description.seed)
 
@@ -254,8 +254,7 @@ class Agent:
     def _come_to(self, state: Any, evaluation: Evaluation | None) -> None:
         """What acts, is measured and is saved from here on, and how it was measured, if it was."""
         self.state = state
-        if evaluation is not None:
-            self._fitness = evaluation.fitness
+        self._fitness = None if evaluation is None else evaluation.fitness
 
     def _training_pool(self) -> LocalPool | RayPool:
         if self.config.rollouts == "ray":
@@ -299,7 +298,7 @@ class Agent:
             episodes = len(reset_seeds)
         if episodes < 1:
             raise UserError(f"episodes must be at least 1, got {episodes}.")
-        for one in (seed, *(reset_seeds or ())):
+        for one in (seed, *(() if reset_seeds is None else reset_seeds)):
             check_seed(one)
         self.description.check_found()
         with LocalPool(self.env, min(self._workers(), episodes), self._episode_limit()) as pool:
@@ -307,7 +306,8 @@ class Agent:
             if reset_seeds is not None:
                 played = rollouts.evaluate_on(self.champion.policy, reset_seeds)
             else:
-                [played] = rollouts.evaluate(stack([self.champion.policy]), seed, episodes, stream="fresh")
+                champion = jax.tree.map(lambda leaf: leaf[None], self.champion.policy)
+                [played] = rollouts.evaluate(champion, seed, episodes, stream="fresh")
         returns = np.array([episode.total for episode in played])
         return Score(float(returns.mean()), float(returns.std()), returns, np.array([len(e) for e in played]))
 

@@ -22,7 +22,7 @@ class Member:
     policy: Any = field(repr=False)  # with NumPy leaves; its actions lie in [-1, 1]
     env: EnvSpec = field(repr=False)
     rng: np.random.Generator = field(repr=False)  # of the noise
-    fitness: float | None  # the mean return when it was last evaluated; None if that is not known
+    fitness: float | None  # its mean return when it was evaluated; None if it has not been since it last learned
     is_elite: bool  # of the population's last ranking
 
     def predict(
@@ -65,7 +65,7 @@ class Cast(NamedTuple):
 
     @staticmethod
     def of(state: Any, env: EnvSpec, rng: np.random.Generator, fitness: np.ndarray | None) -> "Cast":
-        """`fitness` is that of the last evaluation, which for some systems is of the champion alone."""
+        """`fitness` is of all members, or of the champion alone, as the system measures it; or of none."""
         policies = _one_by_one(state.population)
         known = dict.fromkeys(range(len(policies)))
         if fitness is not None:
