@@ -52,7 +52,12 @@ def draw_flows(plt):
     for axes, flows, title in zip(
         panels,
         [(), (out,), (pull,), three],
-        ["the base: a Gaussian", "one flow, beta > 0: pushed out", "one flow, beta < 0: drawn in", "three flows in a row"],
+        [
+            "the base: a Gaussian",
+            "one flow, beta > 0: pushed out",
+            "one flow, beta < 0: drawn in",
+            "three flows in a row",
+        ],
         strict=True,
     ):
         show(axes, flows, title)
@@ -66,7 +71,9 @@ def draw_archive(plt):
     rng, members, evaluations = np.random.default_rng(0), 5, 60
     archive, seen = Archive.empty({"born": jnp.zeros(())}, 20), []
     for number in range(evaluations):
-        fitness = 3000 / (1 + np.exp(-(number - 25) / 7)) * rng.uniform(0.55, 1.05, members) + rng.normal(60, 40, members)
+        fitness = 3000 / (1 + np.exp(-(number - 25) / 7)) * rng.uniform(0.55, 1.05, members) + rng.normal(
+            60, 40, members
+        )
         archive = archive.add({"born": jnp.full(members, float(number))}, fitness, rng)
         seen += [(number, value) for value in fitness]
     figure, axes = plt.subplots(figsize=(8, 3.6), layout="constrained")
@@ -120,7 +127,9 @@ def draw_attraction_and_repulsion(plt):
 
 def moved(flows, archived, beta):
     """The flows after 1,500 steps on the library's attraction-repulsion loss alone."""
-    fixed = jax.tree.map(jnp.zeros_like, Gaussian.init(jax.random.key(0), (1, 2), WIDTH))  # in every state at the origin
+    fixed = jax.tree.map(
+        jnp.zeros_like, Gaussian.init(jax.random.key(0), (1, 2), WIDTH)
+    )  # in every state at the origin
     others = Archived(jax.tree.map(lambda leaf: leaf[None], FlowPolicy(fixed, archived)), jnp.array([beta]))
     optimiser, states = optax.adam(0.01), jnp.zeros((256, 1))
 

@@ -45,7 +45,7 @@ def on_page_markdown(markdown, page, config, files):
 
 
 def settings(name):
-    """The settings of an algorithm that are its own or have another default than the common ones; or the common ones."""
+    """An algorithm's settings that are its own or have another default than the common ones; or the common ones."""
     kind = Config if name == "common" else ALGORITHMS[name].config
     shared = {} if kind is Config else {field.name: field.default for field in dataclasses.fields(Config)}
     rows = [
@@ -60,7 +60,7 @@ def preset_table(name):
     """The rows of a file below arac/presets."""
     rows = tomllib.loads((ROOT / "arac" / "presets" / f"{name}.toml").read_text())
     columns = list(next(iter(rows.values())))
-    lines = [(f"`{task}`", *(_shown(row[column]) for column in columns)) for task, row in rows.items()]
+    lines = [(f"`{task}`", *(_shown(row[column]).strip('"') for column in columns)) for task, row in rows.items()]
     return _table(("task", *(f"`{column}`" for column in columns)), lines)
 
 
