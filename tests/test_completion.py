@@ -78,10 +78,8 @@ def test_bash_knows_the_flags_of_each_algorithm_and_the_second_word_of_sweep(scr
 def test_bash_offers_every_command_and_leaves_paths_to_itself(scripts):
     assert {*COMMANDS, "--help", "--version"} == set(in_bash(scripts["bash"], "arac", ""))
     assert in_bash(scripts["bash"], "arac", "train", "Hopper", "--run-dir", "") == []
-    shown = subprocess.run(
-        ["bash", "-c", "source ./script; complete -p arac"], cwd=scripts["bash"], capture_output=True
-    )
-    assert shown.stdout == b"complete -o default -F _arac arac\n"
+    shown = subprocess.check_output(["bash", "-c", "source ./script; complete -p arac"], cwd=scripts["bash"])
+    assert shown == b"complete -o default -F _arac arac\n"
 
 
 @needs("fish")
