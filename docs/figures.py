@@ -125,6 +125,7 @@ def draw_attraction_and_repulsion(plt):
     return figure
 
 
+@jax.jit
 def moved(flows, archived, beta):
     """The flows after 1,500 steps on the library's attraction-repulsion loss alone."""
     fixed = jax.tree.map(

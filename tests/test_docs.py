@@ -1,12 +1,14 @@
 """Every command and every piece of Python in README and docs is tried, as far as seconds allow.
 
-Python is really run, a page's blocks in order and in one namespace, in a folder of its own. What is shrunk: `learn`
-takes at most STEPS environment steps, episodes EPISODE_STEPS, `resume` goes no further than the run was started for,
-`evaluate` plays at most two episodes, and the settings in TINY are at most as large as there.
+Python is really run, a page's blocks in order and in one namespace, in a folder of its own. What is shrunk: TASK
+takes the place of LARGER tasks, `learn` takes at most STEPS environment steps, episodes EPISODE_STEPS, `resume` goes no
+further than the run was started for, `evaluate` plays at most two episodes, and the settings in TINY are at most as
+large as there.
 
 Commands in RUN are really run, with small numbers behind the flags in SMALLER; those in PARSED are read by their real
 parsers and go no further, for the reason that stands there. Folders below runs/ that a page speaks of without having
-made them are copies of one small run: README's first `arac train`, on a smaller task and with small settings.
+made them are copies of one small run: README's first `arac train`, on TASK. TASK and sizes are those of test_cli.py,
+so that the same loops need not be compiled again.
 """
 
 import re
@@ -28,7 +30,8 @@ from arac.algorithms import ALGORITHMS
 from arac.cli import COMMANDS, main
 from arac.cli.completion import options
 
-STEPS, EPISODE_STEPS = 60, 20  # one generation that learns
+TASK, LARGER = "InvertedPendulum-v5", re.compile(r"\b(Hopper|HalfCheetah|Walker2d|Ant|Humanoid)-v5\b")
+STEPS, EPISODE_STEPS = 100, 50
 TINY = {
     "hidden_size": 16,
     "batch_size": 16,
@@ -60,11 +63,11 @@ def pages(what):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """README's first training, with the task and the settings of test_cli.py, so that loops are compiled once."""
+    """README's first training, small."""
     words = next(words for words in documents.commands(documents.ROOT / "README.md") if words[:2] == ["arac", "train"])
     changed = {"--run-dir": str(tmp_path_factory.mktemp("docs") / "run"), "--steps": "300"}
     shrunk = [changed.get(before, word) for before, word in pairwise(words)]
-    assert status(["train", "InvertedPendulum-v5", *shrunk[2:], *SMALL]) == 0
+    assert status(["train", TASK, *shrunk[2:], *SMALL]) == 0
     return Path(changed["--run-dir"])
 
 
@@ -94,7 +97,7 @@ def test_python(page, run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "__main__"}
     for number, text in enumerate(code, 1):
-        exec(compile(text, f"{page.name}, Python block {number}", "exec"), namespace)
+        exec(compile(LARGER.sub(TASK, text), f"{page.name}, Python block {number}", "exec"), namespace)
 
 
 @pages(documents.commands)
