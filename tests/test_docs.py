@@ -133,6 +133,13 @@ def test_commands_in_the_text(page):
             assert {word for word in rest if re.fullmatch("--[a-z-]+", word)} <= flags_of(name), (name, rest)
 
 
+@pages(lambda page: page.parent == documents.ROOT)
+def test_links(page):
+    """Those of docs/ are followed when the site is built."""
+    for path in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
+        assert (page.parent / path).exists(), path
+
+
 def provide(run, folder, paths):
     """Copies the small run to where a page expects one; what is a folder of runs gets one to hold."""
     for path in {word.rstrip("/") for word in paths}:
