@@ -6,7 +6,7 @@ READY := .venv/.ready
 LONGEST := tests/reliability tests/test_exact.py tests/test_baselines.py tests/learning
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system train test smoke test-thirdparty test-sb3 torture lint format bench bench-peers against-sb3 clean
+.PHONY: help setup system train test smoke test-thirdparty test-sb3 torture lint format docs figures wheel bench bench-peers against-sb3 clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -53,6 +53,16 @@ format: $(READY)  ## ruff rewrites what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: $(READY)  ## the documentation as a site that needs no network: site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
+figures: $(READY)  ## draws the figures of docs/explained.md again
+	$(BIN)/python docs/figures.py
+
+wheel: $(READY)  ## the sdist and the wheel, in dist/
+	$(BIN)/python -m build --no-isolation
+
 bench: $(READY)  ## how fast it is: against the machine's limit, growth, phases, start; and what checkpoints cost: half an hour
 	$(BIN)/arac bench updates profile growth phases start --out results/bench
 	$(BIN)/python benchmarks/saving.py
@@ -72,4 +82,4 @@ test-sb3: .venv-peers/.ready  ## our agents in Stable-Baselines3's own evaluatio
 	.venv-peers/bin/python -m pytest tests/test_sb3.py
 
 clean:  ## removes .venv and caches
-	rm -rf .venv .venv-peers .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf .venv .venv-peers .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site *.egg-info

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 # JAX tells of devices that are not there; a user of the command has not asked.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+from arac.cli.completion import completion
 from arac.cli.experiments import bench, report, reproduce
 from arac.cli.exporting import export
 from arac.cli.looking import examine, list_things
@@ -31,6 +32,7 @@ usage: arac COMMAND [...]
   report RUNS      a page with the curves and tables of runs, beside the paper's
   bench            measure how fast it is on this machine
   list algos|envs  what there is to train, and on what
+  completion SHELL a script that completes all this in bash, zsh or fish
 
 `arac COMMAND --help` explains each.  arac --version prints the version."""
 
@@ -47,6 +49,7 @@ COMMANDS: dict[str, Callable[[list[str]], int | None]] = {
     "report": report,
     "bench": bench,
     "list": list_things,
+    "completion": completion,
 }
 
 

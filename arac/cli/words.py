@@ -25,7 +25,7 @@ def parse(kind: type[ArgsT], command: str, argv: list[str], default: Any = None)
         with contextlib.redirect_stderr(complaint):
             return tyro.cli(kind, prog=f"arac {command}", args=argv, default=default)
     except SystemExit as error:
-        if error.code == 0:
+        if not error.code:  # --help, or what arac.cli.completion asks for
             raise
         raise UserError(f"{_one_sentence(complaint.getvalue())} `arac {command} --help` lists all options.") from None
 

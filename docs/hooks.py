@@ -1,0 +1,87 @@
+"""What `mkdocs build` does to the pages, which are plain Markdown: tables from the code, and links out of docs/."""
+
+import dataclasses
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import griffe
+from mkdocs.structure.files import File
+
+from arac.algorithms import ALGORITHMS
+from arac.config import Config
+
+ROOT = Path(__file__).parents[1]
+OUTSIDE = re.compile(r"(!?)\[([^\]]*)\]\(\.\./([^)#]+)\)")
+MARKER = re.compile(r"<!-- (settings|presets): (\w+) -->")
+
+
+def on_files(files, config):
+    """Results that a page shows or links to go into the site; what is no file, or source, does not."""
+    linked = {
+        path
+        for page in files.documentation_pages()
+        for _, _, path in OUTSIDE.findall(page.content_string)
+        if path.startswith("results/") and (ROOT / path).is_file()
+    }
+    for path in sorted(linked):
+        files.append(File(path, str(ROOT), config.site_dir, use_directory_urls=False))
+    return files
+
+
+def on_page_markdown(markdown, page, config, files):
+    """Fills the tables in, and turns links out of docs/ into links to copies or into plain names."""
+
+    def inside(match):
+        picture, text, path = match.groups()
+        if files.get_file_from_path(path):
+            return f"{picture}[{text}]({path})"
+        return f"`{path}`" if path.endswith(text) else f"{text} (`{path}`)"
+
+    tables = {"settings": settings, "presets": preset_table}
+    filled = MARKER.sub(lambda match: tables[match[1]](match[2]), markdown)
+    return OUTSIDE.sub(inside, filled)
+
+
+def settings(name):
+    """An algorithm's settings that are its own or have another default than the common ones; or the common ones."""
+    kind = Config if name == "common" else ALGORITHMS[name].config
+    shared = {} if kind is Config else {field.name: field.default for field in dataclasses.fields(Config)}
+    rows = [
+        (f"`{field.name}`", f"`{_shown(field.default)}`", _help(kind, field.name))
+        for field in dataclasses.fields(kind)
+        if field.name not in shared or field.default != shared[field.name]
+    ]
+    return _table(("setting", "default", "what it is"), rows)
+
+
+def preset_table(name):
+    """The rows of a file below arac/presets."""
+    rows = tomllib.loads((ROOT / "arac" / "presets" / f"{name}.toml").read_text())
+    columns = list(next(iter(rows.values())))
+    lines = [(f"`{task}`", *(_shown(row[column]).strip('"') for column in columns)) for task, row in rows.items()]
+    return _table(("task", *(f"`{column}`" for column in columns)), lines)
+
+
+def _shown(value):
+    if isinstance(value, str):
+        return f'"{value}"'
+    return f"{value:,}".replace(",", "_") if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _help(kind, name):
+    """The line below the field, in the first class that has one."""
+    classes = _config_module().members
+    documented = (classes[base.__name__].members.get(name) for base in kind.__mro__ if base.__name__ in classes)
+    return next(" ".join(field.docstring.value.split()) for field in documented if field and field.docstring)
+
+
+@cache
+def _config_module():
+    return griffe.load("arac.config", search_paths=[str(ROOT)])
+
+
+def _table(head, rows):
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -1,0 +1,220 @@
+"""Every command and every piece of Python in README and docs is tried, as far as seconds allow.
+
+Python is really run, a page's blocks in order and in one namespace, in a folder of its own. What is shrunk: TASK
+takes the place of LARGER tasks, `learn` takes at most STEPS environment steps, episodes EPISODE_STEPS, `resume` goes no
+further than the run was started for, `evaluate` plays at most two episodes, and the settings in TINY are at most as
+large as there.
+
+Commands in RUN are really run, with small numbers behind the flags in SMALLER; those in PARSED are read by their real
+parsers and go no further, for the reason that stands there. Folders below runs/ that a page speaks of without having
+made them are copies of one small run: README's first `arac train`, on TASK. TASK and sizes are those of test_cli.py,
+so that the same loops need not be compiled again.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import documents
+import pytest
+import tyro
+from test_cli import SMALL
+
+from arac import agent, envs
+from arac.algorithms import ALGORITHMS
+from arac.cli import COMMANDS, main
+from arac.cli.completion import options
+
+TASK, LARGER = "InvertedPendulum-v5", re.compile(r"\b(Hopper|HalfCheetah|Walker2d|Ant|Humanoid)-v5\b")
+STEPS, EPISODE_STEPS = 100, 50
+TINY = {
+    "hidden_size": 16,
+    "batch_size": 16,
+    "warmup_steps": 50,
+    "eval_episodes": 2,
+    "replay_capacity": 1000,
+    "workers": 1,
+}
+SMALLER = {"--steps": "400", "--episodes": "2"}
+RUN = {"resume", "evaluate", "doctor", "report", "list", "completion", "export", "--version", "--help"}
+PARSED = {
+    "train": "minutes, and each task compiles anew; README's first one is run",
+    "sweep": "many runs; tests/test_sweeps.py. Here its file is read, too, with --dry-run",
+    "reproduce": "minutes to weeks; tests/test_experiments.py",
+    "bench": "half an hour; tests/test_bench.py",
+    "play": "draws; it has tests of its own",
+    "watch": "goes on until it is stopped; it has tests of its own",
+}
+NOT_RUN = {
+    "source": "changes the reader's shell",
+    "printf": "damages a run, for show",
+    "ray": "starts a cluster; tests/reliability has real ones",
+}
+
+
+def pages(what):
+    return pytest.mark.parametrize("page", [page for page in documents.PAGES if what(page)], ids=lambda page: page.stem)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """README's first training, small."""
+    words = next(words for words in documents.commands(documents.ROOT / "README.md") if words[:2] == ["arac", "train"])
+    changed = {"--run-dir": str(tmp_path_factory.mktemp("docs") / "run"), "--steps": "300"}
+    shrunk = [changed.get(before, word) for before, word in pairwise(words)]
+    assert status(["train", TASK, *shrunk[2:], *SMALL]) == 0
+    return Path(changed["--run-dir"])
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """The shrinking of Python that this file's first lines describe."""
+    cls = agent.Agent
+    init, learn, resume, evaluate = cls.__init__, cls.learn, cls.resume.__func__, cls.evaluate
+
+    def small_init(self, env, **given):
+        known = {name: value for name, value in TINY.items() if hasattr(self.algorithm.config, name)}
+        limits = {"max_episode_steps": EPISODE_STEPS, **known}
+        init(self, env, **given | {name: min(given.get(name, value), value) for name, value in limits.items()})
+
+    monkeypatch.setattr(cls, "__init__", small_init)
+    monkeypatch.setattr(cls, "learn", lambda self, steps, **rest: learn(self, min(steps, STEPS), **rest))
+    monkeypatch.setattr(cls, "resume", classmethod(lambda cls, run, total_steps=None, **rest: resume(cls, run, **rest)))
+    monkeypatch.setattr(cls, "evaluate", lambda self, episodes=2, **rest: evaluate(self, min(episodes, 2), **rest))
+
+
+@pages(lambda page: documents.blocks(page, "python"))
+@pytest.mark.usefixtures("small")
+def test_python(page, run, tmp_path, monkeypatch):
+    code = documents.blocks(page, "python")
+    spoken_of, made = (re.findall(pattern, "".join(code)) for pattern in (r'"(runs[/\w-]*)"', r'run_dir="([^"]+)"'))
+    provide(run, tmp_path, set(spoken_of) - set(made))
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "__main__"}
+    for number, text in enumerate(code, 1):
+        exec(compile(LARGER.sub(TASK, text), f"{page.name}, Python block {number}", "exec"), namespace)
+
+
+@pages(documents.commands)
+def test_commands(page, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    [spec] = documents.blocks(documents.ROOT / "docs" / "scaling.md", "toml")
+    (tmp_path / "lambda.toml").write_text(spec)
+    for words in documents.commands(page):
+        program, *rest = words
+        if program == "arac":
+            provide(run, tmp_path, [word for word in rest if word.startswith("runs")])
+            try_arac(rest, monkeypatch)
+        elif program not in NOT_RUN:
+            {"make": try_make, "pip": try_pip, "python": try_python}[program](rest)
+
+
+@pages(documents.scripts)
+def test_scripts(page, monkeypatch):
+    for text in documents.scripts(page):
+        subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+        for words in documents.split(text):
+            if words[0] == "arac":
+                assert parsed(words[1:], monkeypatch)
+
+
+@pages(documents.mentioned)
+def test_commands_in_the_text(page):
+    """These have placeholders; what has none is there: the command, its flags, the target."""
+    for program, name, *rest in documents.mentioned(page):
+        if program == "make":
+            try_make([name])
+        elif name not in ("COMMAND", "--version", "--help"):
+            assert {word for word in rest if re.fullmatch("--[a-z-]+", word)} <= flags_of(name), (name, rest)
+
+
+@pages(lambda page: page.parent == documents.ROOT)
+def test_links(page):
+    """Those of docs/ are followed when the site is built."""
+    for path in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
+        assert (page.parent / path).exists(), path
+
+
+def provide(run, folder, paths):
+    """Copies the small run to where a page expects one; what is a folder of runs gets one to hold."""
+    for path in {word.rstrip("/") for word in paths}:
+        wanted = folder / path / "small" if path == "runs" else folder / path
+        if not wanted.exists() and not any((folder / path).glob("*")):
+            shutil.copytree(run, wanted)
+
+
+def try_arac(words, monkeypatch):
+    name = words[0]
+    assert name in (*COMMANDS, "--version", "--help")
+    if name in RUN:
+        shrunk = [SMALLER.get(before, word) for before, word in pairwise(["", *words])]
+        assert status(shrunk) == 0, words
+        return
+    assert name in PARSED, f"say in tests/test_docs.py how `arac {name}` is tried"
+    assert parsed(words, monkeypatch), words
+    if name == "train" and ":" not in words[1]:
+        envs.check(words[1])
+    if name == "sweep" and words[1].endswith(".toml") and "ray" not in words:
+        assert status([*words, "--dry-run"]) == 0
+
+
+def status(words):
+    try:
+        return main(words)
+    except SystemExit as end:  # --help
+        return end.code or 0
+
+
+def parsed(words, monkeypatch):
+    """Whether the command's own parser takes the words; what would come after it is not done."""
+
+    class Parsed(BaseException):
+        pass
+
+    real = tyro.cli
+
+    def only_parse(*args, **settings):
+        real(*args, **settings)
+        raise Parsed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tyro, "cli", only_parse)
+        try:
+            return status(words) == 0
+        except Parsed:
+            return True
+
+
+def try_make(words):
+    subprocess.run(["make", "-n", *words], cwd=documents.ROOT, check=True, capture_output=True)
+
+
+def try_pip(words):
+    """`pip install 'arac-rl[extra]'`: that we have such an extra; other packages are other people's."""
+    known = tomllib.loads((documents.ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    asked = [extra for word in words for found in re.findall(r"\[(.*)\]", word) for extra in found.split(",")]
+    assert words[0] == "install"
+    assert set(asked) <= set(known)
+
+
+def try_python(words):
+    """The files that are given to it are there, and so are modules."""
+    for before, word in pairwise(["", *words]):
+        if "/" in word:
+            assert (documents.ROOT / word).exists(), word
+        elif before == "-m":
+            subprocess.run([sys.executable, "-c", f"import {word}"], check=True)
+
+
+@cache
+def flags_of(command):
+    """All flags of a command, with any algorithm."""
+    names = ALGORITHMS if command == "train" else ["arac"]
+    return {flag for name in names for flag in options(command, algo=name)} | (
+        set(options("sweep status")) if command == "sweep" else set()
+    )

@@ -1,0 +1,81 @@
+"""The wheel: whole, nothing but the package, and at work where the sources are not."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from test_cli import SMALL
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ["pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "MANIFEST.in", "constraints.txt"]
+ELSEWHERE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """What `make wheel` makes, of a copy: it leaves folders behind. Nothing is fetched."""
+    folder = tmp_path_factory.mktemp("sources")
+    for name in SOURCES:
+        shutil.copy(ROOT / name, folder)
+    for name in ("arac", "tests"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", "dist"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "dist"
+
+
+@pytest.fixture(scope="module")
+def installed(built, tmp_path_factory):
+    """The programs of a fresh environment with the wheel, which takes only what it depends on from this one."""
+    folder = tmp_path_factory.mktemp("clean")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
+    [wheel], python = built.glob("*.whl"), folder / "venv" / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel]
+    subprocess.run(pip, check=True, env=ELSEWHERE)
+    [site] = (folder / "venv").glob("lib/python*/site-packages")
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder / "venv" / "bin"
+
+
+def run(*words, cwd):
+    return subprocess.run(words, cwd=cwd, env=ELSEWHERE, capture_output=True, text=True, check=True).stdout
+
+
+def package_files():
+    return {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "arac").rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+
+
+def test_the_wheel_has_every_file_of_the_package_and_no_others(built):
+    [wheel] = built.glob("*.whl")
+    names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert names == package_files()
+    assert {"arac/py.typed", "arac/presets/paper.toml", "arac/experiments/page/index.html"} <= names
+
+
+def test_the_sdist_has_the_package_and_no_tests(built):
+    [sdist] = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert package_files() | set(SOURCES) <= names
+    assert {name.partition("/")[0] for name in names if "/" in name} == {"arac", "arac_rl.egg-info"}
+
+
+def test_the_wheel_works_where_the_sources_are_not(installed, tmp_path):
+    where = run(installed / "python", "-c", "import arac; print(arac.__file__)", cwd=tmp_path)
+    assert Path(where.strip()).is_relative_to(installed.parent)
+    assert run(installed / "arac", "--version", cwd=tmp_path).startswith("arac 0.1.0")
+    assert "cem_td3" in run(installed / "arac", "list", "algos", cwd=tmp_path)
+    shown = run(installed / "arac", "train", "InvertedPendulum-v5", "--steps", "100", *SMALL, cwd=tmp_path)
+    assert "champion: agent" in shown
+    assert (tmp_path / "runs" / "InvertedPendulum-v5-arac-seed0" / "config.toml").exists()
