@@ -27,7 +27,7 @@ from arac.processes import cores
 from arac.replay import Mark, ReplayBuffer
 
 # What lies in a run folder.
-_FILES = ("config.toml", *metrics.DETERMINISTIC_FILES, "timings.jsonl", "curve.png")
+_FILES = ("config.toml", *metrics.DETERMINISTIC_FILES, "timings.jsonl", "curve.png", "champion.json")
 _FOLDERS = ("checkpoints", "replay", "tensorboard")
 # Is there until a new run folder is complete.
 _BEGINNING = ".beginning.tmp"
