@@ -202,6 +202,10 @@ def test_the_archive_is_read_from_the_newest_checkpoint(tmp_path):
     arrays = {name: safetensors.numpy.np.array(value) for name, value in state.items()}
     safetensors.numpy.save_file(arrays, newest / "state.safetensors")
     assert progress(run)["archive"] == {"steps": 30_000, "fitness": [1.5, 2.5]}
+    (newest / "state.safetensors").rename(tmp_path / "elsewhere")
+    (newest / "state.safetensors").symlink_to(tmp_path / "elsewhere")
+    assert progress(run)["archive"] is None
+    (newest / "state.safetensors").unlink()
     (newest / "state.safetensors").write_bytes(b"\0" * 100)
     assert progress(run)["archive"] is None
 

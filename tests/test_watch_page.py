@@ -42,11 +42,20 @@ def clean(chromium):
 
 
 @contextmanager
-def served(folder):
-    with Server(folder) as server:
+def served(folder, port=0):
+    with Server(folder, port) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
         server.shutdown()
+
+
+@contextmanager
+def watched(page, folder):
+    """The page of a run, open in the browser for as long as the block lasts."""
+    with served(folder) as server:
+        page.open(server.address)
+        yield server
+        page.call("Page.navigate", url="about:blank")
 
 
 def until(page, expression):
@@ -79,8 +88,7 @@ def trained(tmp_path_factory, chromium):
     try:
         wait_for_rows(process, run, 1)
         process.send_signal(signal.SIGSTOP)  # so that the page is there before the run goes on, however slow it is
-        with served(run) as server:
-            chromium.open(server.address)
+        with watched(chromium, run):
             until(chromium, f"{POINTS} > 0 && {STATE}")
             chromium.run("window.loadedOnce = true")
             saw["early"] = chromium.run(STATE), chromium.run(POINTS), text(chromium, "#left")
@@ -147,11 +155,9 @@ def test_it_survives_the_end_of_the_run(trained):
 @pytest.fixture
 def finished(trained, chromium):
     run, _ = trained
-    with served(run) as server:
-        chromium.open(server.address)
+    with watched(chromium, run) as server:
         until(chromium, f"{POINTS} > 0 && {STATE}")
         yield chromium, server, [json.loads(line) for line in (run / "evaluations.jsonl").read_text().splitlines()]
-        chromium.run("location.replace('about:blank')")
 
 
 def test_everything_of_a_run_is_there(finished):
@@ -208,8 +214,7 @@ def test_it_fits_a_phone(finished, scheme):
 
 def test_a_run_that_breaks_is_said_in_words_and_comes_back_when_it_is_mended(chromium, tmp_path):
     run = run_folder(tmp_path / "run")
-    with served(run) as server:
-        chromium.open(server.address)
+    with watched(chromium, run):
         until(chromium, f"{STATE} == 'finished'")
         (run / "config.toml").rename(run / "kept")
         until(chromium, f"{STATE} == 'broken'")
@@ -219,8 +224,7 @@ def test_a_run_that_breaks_is_said_in_words_and_comes_back_when_it_is_mended(chr
         until(chromium, f"{STATE} == 'finished'")
         assert not shown(chromium, "trouble")
     (run / "evaluations.jsonl").write_text("nonsense\n")
-    with served(run) as server:
-        chromium.open(server.address)
+    with watched(chromium, run):
         until(chromium, f"{STATE} == 'broken'")
         assert "line 1 of its evaluations.jsonl is not an evaluation" in text(chromium, "#trouble")
         assert not shown(chromium, "return")
@@ -228,8 +232,7 @@ def test_a_run_that_breaks_is_said_in_words_and_comes_back_when_it_is_mended(chr
 
 def test_a_run_without_an_evaluation_says_when_the_first_one_comes(chromium, tmp_path):
     run = run_folder(tmp_path / "run", [], planned=60_000, eval_interval=5000)
-    with served(run) as server:
-        chromium.open(server.address)
+    with watched(chromium, run):
         until(chromium, f"{STATE} == 'gone'")
         assert "the first one comes when the run is at 5,000 steps" in text(chromium, "#notice")
         assert not shown(chromium, "measured")
@@ -243,8 +246,7 @@ def test_a_single_agent_has_no_population(chromium, tmp_path):
     run = run_folder(tmp_path / "run", [], algo="sac", planned=20_000)
     one = {**row(10_000, 5.0), "fitness": [5.0], "archive_size": 0, "diversity": {"mean_kl": None, "kl": [[0.0]]}}
     (run / "evaluations.jsonl").write_text(json.dumps(one) + "\n")
-    with served(run) as server:
-        chromium.open(server.address)
+    with watched(chromium, run):
         until(chromium, f"{POINTS} == 1 && {STATE}")
         assert shown(chromium, "return")
         assert not shown(chromium, "population")
@@ -256,10 +258,9 @@ def test_a_server_that_has_ended_is_said_in_words(chromium, tmp_path):
         until(chromium, f"{STATE} == 'finished'")
     until(chromium, f"{STATE} == 'lost'")
     assert "`arac watch` has ended" in text(chromium, "#trouble")
-    with Server(tmp_path / "run", server.server_address[1]) as again:
-        threading.Thread(target=again.serve_forever, daemon=True).start()
+    with served(tmp_path / "run", server.server_address[1]):
         until(chromium, f"{STATE} == 'finished'")
-        again.shutdown()
+        chromium.call("Page.navigate", url="about:blank")
     assert {entry["entry"]["text"] for entry in chromium.told("Log.entryAdded")} == {
         "Failed to load resource: net::ERR_CONNECTION_REFUSED"
     }

@@ -1,6 +1,7 @@
 """A run folder as the page's two answers, read again where something in it has changed."""
 
 import hashlib
+import stat
 import threading
 import time
 from collections.abc import Sequence
@@ -119,7 +120,7 @@ class Follower:
         """The fitness of the archived policies in the newest checkpoint, of which nothing else is read."""
         state = newest / "state.safetensors"
         if (key := (newest.name, _mark(state))) != self._archive[0]:
-            self._archive = key, None if state.is_symlink() else _archive(state, int(newest.name))
+            self._archive = key, _archive(state, int(newest.name)) if key[1] else None
         return self._archive[1]
 
     def _files(self, *names: str) -> list[Path]:
@@ -127,12 +128,12 @@ class Follower:
 
 
 def _mark(path: Path) -> tuple[int, int, int] | None:
-    """What is another when a file has changed; its time first."""
+    """What is another when a file has changed, its time first; None where no ordinary file is."""
     try:
-        status = path.stat()
+        status = path.lstat()
     except OSError:
         return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
+    return (status.st_mtime_ns, status.st_size, status.st_ino) if stat.S_ISREG(status.st_mode) else None
 
 
 def _state(at_work: bool, steps: int, planned: int, saved: int | None) -> State:
