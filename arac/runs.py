@@ -28,13 +28,8 @@ from arac.processes import cores
 from arac.replay import Mark, ReplayBuffer
 
 # What lies in a run folder.
-<<<<<<< HEAD
-_FILES = ("config.toml", *metrics.DETERMINISTIC_FILES, "timings.jsonl", "curve.png")
-_FOLDERS = ("checkpoints", "replay", "tensorboard", "videos", "wandb")
-=======
 _FILES = ("config.toml", *metrics.DETERMINISTIC_FILES, "timings.jsonl", "curve.png", "champion.json")
-_FOLDERS = ("checkpoints", "replay", "tensorboard")
->>>>>>> watch
+_FOLDERS = ("checkpoints", "replay", "tensorboard", "videos", "wandb")
 # Is there until a new run folder is complete.
 _BEGINNING = ".beginning.tmp"
 _CONFIG_LIMIT = 2**14  # what reading takes may grow with the square of it
