@@ -300,10 +300,11 @@ def test_what_cannot_be_watched_is_refused_in_a_sentence(tmp_path, capsys, words
 
 def test_the_command_says_where_the_page_is_and_ends_with_ctrl_c(tmp_path):
     run_folder(tmp_path / "run")
-    words = [sys.executable, "-m", "arac.cli", "watch", "run", "--no-browser"]
+    script = "import signal, sys; from arac.cli import main; "
+    script += "signal.signal(signal.SIGINT, signal.default_int_handler); "  # tests in the background would ignore it
+    script += "sys.exit(main(['watch', 'run', '--no-browser']))"
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    heeding = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731 - tests in the background ignore it
-    process = subprocess.Popen(words, cwd=tmp_path, preexec_fn=heeding, **pipes)  # noqa: PLW1509
+    process = subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, **pipes)
     try:
         said = re.fullmatch(r"run is shown at http://(127\.0\.0\.1:\d+)/ .*\n", process.stdout.readline())
         connection = http.client.HTTPConnection(said[1], timeout=10)

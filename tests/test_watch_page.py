@@ -1,7 +1,6 @@
 """The page of `arac watch` in a real browser, on a real run that trains in a process of its own."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -34,7 +33,6 @@ def clean(chromium):
     """No page complains, or asks anybody but its own server."""
     yield
     places = [event["request"]["url"] for event in chromium.told("Network.requestWillBeSent")]
-    assert places
     assert [place for place in places if not place.startswith(("http://127.0.0.1:", "data:", "about:"))] == []
     for complaint in ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"):
         assert chromium.told(complaint) == []
@@ -185,16 +183,16 @@ def test_everything_of_a_run_is_there(finished):
     assert not shown(page, "trouble")
 
 
-def test_the_newest_video_is_shown_and_can_be_sought(finished, trained):
+def test_the_newest_video_is_shown_and_can_be_sought(finished, trained, tmp_path):
     page, _, _ = finished
     films = trained[0] / "videos"
-    films.mkdir(exist_ok=True)
+    films.mkdir()
     frames = np.zeros((30, 64, 64, 3), np.uint8)
-    imageio.v3.imwrite(films / "a.mp4", frames, fps=30)
-    os.utime(films / "a.mp4", (1, 1))
-    imageio.v3.imwrite(films / "a new & better.mp4", frames[:15], fps=30)
-    until(page, "document.querySelector('video') && document.querySelector('video').readyState > 1")
-    assert text(page, "#film-note") == "a new & better.mp4"
+    for name, length in (("first.mp4", 30), ("new & better.mp4", 15)):
+        imageio.v3.imwrite(tmp_path / name, frames[:length], fps=30)
+        (tmp_path / name).rename(films / name)
+        until(page, f"document.getElementById('film-note').innerText == {json.dumps(name)}")
+        until(page, "document.querySelector('video').readyState > 1")
     sought = page.run(
         "new Promise(done => { const film = document.querySelector('video'); "
         "film.onseeked = () => done(film.currentTime); film.currentTime = 0.3; })"
