@@ -43,7 +43,7 @@ class Recorder(Callback):
 
     def on_generation(self, agent, evaluation):
         action, _ = agent.predict(np.full(4, 0.1), deterministic=True)
-        expected = 3 * agent.champion.mode(np.full(4, 0.1, np.float32))  # forces of ±3
+        expected = 3 * agent.champion.policy.mode(np.full(4, 0.1, np.float32))  # forces of ±3
         np.testing.assert_allclose(action, expected, rtol=1e-5)
         self.told.append(("on_generation", agent.state, evaluation))
 

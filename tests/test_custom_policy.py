@@ -70,7 +70,7 @@ def test_it_learns_with_attraction_and_repulsion_and_a_diversity_matrix(whole):
 @pytest.mark.parametrize("stop", [1, 3])
 def test_stopped_and_resumed_is_like_never_stopped(stop, whole, tmp_path):
     agent, folder = whole
-    stopped = trained(tmp_path / "run", callback=lambda state, _: state.generation < stop)
+    stopped = trained(tmp_path / "run", callback=lambda agent, _: agent.state.generation < stop)
     assert stopped.state.generation == stop < agent.state.generation
     assert_same(agent, resumed(tmp_path / "run"), folder, tmp_path / "run")
 
