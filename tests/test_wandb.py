@@ -30,6 +30,7 @@ TRAIN += [word for name, value in SMALL.items() for word in (f"--{name.replace('
 def _offline(monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
+    wandb.teardown()  # what it read from the variables before, in other tests of this process
 
 
 def records(path):

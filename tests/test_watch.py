@@ -101,12 +101,12 @@ def test_an_absolute_path_to_a_video_is_not_there(server):
     assert (answer.status, b"secret" in body) == (404, False)
 
 
-def test_a_folder_of_videos_that_is_a_link_has_none(tmp_path):
+def test_a_folder_of_videos_that_is_a_link_is_refused(tmp_path):
     run = run_folder(tmp_path / "run")
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "secret.mp4").write_bytes(VIDEO)
     (run / "videos").symlink_to(tmp_path / "elsewhere")
-    assert progress(run)["video"] is None
+    assert "is a link" in progress(run)["error"]
 
 
 @pytest.mark.parametrize(
