@@ -3,6 +3,7 @@
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -13,7 +14,7 @@ import numpy as np
 from arac import agent_file, algorithms, checkpoint, clusters, envs, runs, training
 from arac.algorithms import Algorithm
 from arac.algorithms.shared import Context, Evaluation, init_replay
-from arac.callbacks.base import Callbacks, watching
+from arac.callbacks.base import Callback, Callbacks, as_list, informed
 from arac.description import Description, check_policy, check_seed
 from arac.display import Pace, choose
 from arac.envs import EnvSpec, Maker
@@ -152,6 +153,7 @@ class Agent:
         """
         if total_steps < 1:
             raise UserError(f"total_steps must be at least 1, got {total_steps}.")
+        callbacks = as_list(callback)
         target = self.state.env_steps + total_steps
         training.check_run(self.description, target)
         self.description.check_found()
@@ -165,7 +167,8 @@ class Agent:
                 LocalPool.check(self.env, self._workers())
             self.replay.forget_files()
             run = Run.create(Path(run_dir), self.description, target, self.state, self.replay)
-        self._train(target, run, progress_bar, callback)
+        with nullcontext() if run is None else closing(run):
+            self._train(target, run, progress_bar, callbacks)
         return self
 
     @classmethod
@@ -199,7 +202,7 @@ class Agent:
             UserError: if the folder holds no run of this algorithm, or the goal is lower than before.
             EnvironmentFailure, StorageFailure, KeyboardInterrupt: as for `learn`.
         """
-        folder = Path(run_dir)
+        folder, callbacks = Path(run_dir), as_list(callback)
         description, goal = runs.read(folder, env, policy)
         target = goal if total_steps is None else total_steps
         if target < goal:
@@ -212,49 +215,41 @@ class Agent:
         here = replace(description, config=replace(description.config, **changed))
         here.check_found()
         outline = description.outline()
-        run = Run(folder, description)
-        try:
+        with closing(Run(folder, description)) as run:
             replay = init_replay(description.config, description.env)
             state, found = run.restore(outline, replay)
             if target > goal:
                 run.aim(target)
-        except BaseException:
-            run.close()
-            raise
-        agent = cls._made(here, state, replay)
-        for sentence in [*found, *_said_of_versions(folder)]:
-            say(sentence)
-        reached = agent.state.env_steps
-        if reached >= target:
-            say(f"{folder} is already at {reached:,} of {target:,} steps; a higher number of steps lets it go on.")
-            run.close()
-            return agent
-        say(f"{cls.algorithm.title} on {agent.env.id} goes on in {folder} from {reached:,} to {target:,} steps")
-        agent._train(target, run, progress_bar, callback)
+            agent = cls._made(here, state, replay)
+            for sentence in [*found, *_said_of_versions(folder)]:
+                say(sentence)
+            reached = agent.state.env_steps
+            if reached >= target:
+                say(f"{folder} is already at {reached:,} of {target:,} steps; a higher number of steps lets it go on.")
+                return agent
+            say(f"{cls.algorithm.title} on {agent.env.id} goes on in {folder} from {reached:,} to {target:,} steps")
+            agent._train(target, run, progress_bar, callbacks)
         return agent
 
-    def _train(self, target: int, run: Run | None, show: bool, callback: Callbacks) -> None:
+    def _train(self, target: int, run: Run | None, show: bool, callbacks: list[Callback]) -> None:
         progress = Progress()
         pace = Pace(self.state.env_steps, target, self.config.warmup_steps)
         title = f"{self.algorithm.title} · {self.env.id} · seed {self.description.seed}"
         display = choose(progress, pace, title, getattr(self.config, "archive_capacity", None), show=show)
-        watched = watching(callback, self, run.folder if run else None)
-        try:
-            with progress.heeding_signals(), self._training_pool() as pool, display, watched as watch:
-                rollouts = Rollouts(pool, self.description.seed, progress)
-                context = Context(self.config, self.env, self.description.seed, target, self.replay, rollouts, progress)
-                keeper = training.Keeper(context, run, self.state, self._come_to)
-                watch.outcome = training.train(self.algorithm, context, keeper, display, watch)
-        finally:
-            if run is not None:
-                run.close()
-        if watch.outcome == "interrupted":
+        told = informed(callbacks, self, run.folder if run else None)
+        with progress.heeding_signals(), self._training_pool() as pool, display, told as audience:
+            rollouts = Rollouts(pool, self.description.seed, progress)
+            context = Context(self.config, self.env, self.description.seed, target, self.replay, rollouts, progress)
+            keeper = training.Keeper(context, run, self.state, self._come_to)
+            audience.outcome = training.train(self.algorithm, context, keeper, display, audience)
+        if audience.outcome == "interrupted":
             raise Interrupted
 
     def _come_to(self, state: Any, evaluation: Evaluation | None) -> None:
         """What acts, is measured and is saved from here on, and how it was measured, if it was."""
-        self.state = state
-        self._fitness = None if evaluation is None else evaluation.fitness
+        if state is not self.state:
+            self.state = state
+            self._fitness = None if evaluation is None else evaluation.fitness
 
     def _training_pool(self) -> LocalPool | RayPool:
         if self.config.rollouts == "ray":

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from arac import memory, trees
 from arac.algorithms import Algorithm
 from arac.algorithms.shared import Context, Evaluation
-from arac.callbacks.base import Outcome, Watch
+from arac.callbacks.base import Audience, Outcome
 from arac.description import Description
 from arac.display import Display
 from arac.errors import Interrupted, NotFinite, UserError
@@ -65,7 +65,7 @@ class Keeper:
             return self._run.save(self.state, self._context.replay, self._mark, self._seals)
 
 
-def train(algorithm: Algorithm, context: Context, keeper: Keeper, display: Display, watch: Watch) -> Outcome:
+def train(algorithm: Algorithm, context: Context, keeper: Keeper, display: Display, audience: Audience) -> Outcome:
     """Generations until `context.total_steps`, from the state that `keeper` holds; how it ended.
 
     Raises:
@@ -74,16 +74,18 @@ def train(algorithm: Algorithm, context: Context, keeper: Keeper, display: Displ
         Exception: if a callback raises it.
     """
     try:
-        outcome = _generations(algorithm, context, keeper, display, watch)
+        outcome = _generations(algorithm, context, keeper, display, audience)
     finally:
         keeper.drop()
         saved = keeper.save()
     if saved is not None:
-        watch.checkpoint(saved)
+        audience.checkpoint(saved)
     return outcome
 
 
-def _generations(algorithm: Algorithm, context: Context, keeper: Keeper, display: Display, watch: Watch) -> Outcome:
+def _generations(
+    algorithm: Algorithm, context: Context, keeper: Keeper, display: Display, audience: Audience
+) -> Outcome:
     try:
         while keeper.state.env_steps < context.total_steps:
             state, evaluation = algorithm.generation(context, keeper.state)
@@ -92,7 +94,7 @@ def _generations(algorithm: Algorithm, context: Context, keeper: Keeper, display
             if evaluation is not None:
                 display.evaluation(evaluation)
             display.generation(state)
-            if not watch.generation(evaluation, saved):
+            if not audience.generation(evaluation, saved):
                 return "stopped"
             context.progress.check()
         return "done"

@@ -154,9 +154,10 @@ def test_one_that_cannot_start_ends_those_that_had(tmp_path):
 
 
 @pytest.mark.parametrize("callback", [3, StopAtReturn, [None]])
-def test_what_cannot_be_called_is_refused(callback):
+def test_what_cannot_be_called_is_refused_before_there_is_a_run(callback, tmp_path):
     with pytest.raises(arac.UserError, match="takes a Callback, a function or a list"):
-        trained(callback)
+        trained(callback, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_stop_at_return_stops_at_the_first_evaluation_that_reaches_it(whole):

@@ -273,7 +273,11 @@ WRONG = {
     ),
     "JAX alone": (
         variant(mode=lambda self, o: o @ self.weight + (0.5 if isinstance(o, np.ndarray) else 0)),
-        "arrays of JAX and of NumPy",
+        "does not give the same action for arrays of JAX and of NumPy",
+    ),
+    "JAX alone, in act": (
+        variant(act=lambda self, o, n: self.mode(o) + (0.15 if isinstance(o, np.ndarray) else 0.1) * n),
+        "act does not give the same action for arrays of JAX and of NumPy",
     ),
 }  # fmt: skip
 

@@ -1,12 +1,16 @@
 """The wheel: whole, nothing but the package, and at work where the sources are not."""
 
+import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import zipfile
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -79,3 +83,27 @@ def test_the_wheel_works_where_the_sources_are_not(installed, tmp_path):
     shown = run(installed / "arac", "train", "InvertedPendulum-v5", "--steps", "100", *SMALL, cwd=tmp_path)
     assert "champion: agent" in shown
     assert (tmp_path / "runs" / "InvertedPendulum-v5-arac-seed0" / "config.toml").exists()
+
+
+def test_everything_that_is_imported_is_declared():
+    """With the package, or as an extra of it."""
+    described = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = described["optional-dependencies"]
+    wanted = [*described["dependencies"], *extras["ray"], *extras["wandb"], *extras["peers"]]
+    declared = {re.split(r"[^\w.-]", one)[0].lower().replace("_", "-") for one in wanted}
+    given_by = packages_distributions()
+    for path in (ROOT / "arac").rglob("*.py"):
+        for module in imported(path) - sys.stdlib_module_names - {"arac"}:
+            names = {name.lower().replace("_", "-") for name in given_by.get(module, [module])}
+            assert names & declared, f"{path.relative_to(ROOT)} imports {module}"
+
+
+def imported(path):
+    """The top-level names that a file imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            found.add(node.module.partition(".")[0])
+    return found

@@ -53,7 +53,7 @@ class _FromFunction(Callback):
         return self._function(agent, evaluation)
 
 
-class Watch:
+class Audience:
     """The callbacks of a run together with the agent that they are handed."""
 
     def __init__(self, callbacks: Sequence[Callback], agent: "Agent") -> None:
@@ -79,22 +79,22 @@ class Watch:
 
 
 @contextmanager
-def watching(callbacks: Callbacks, agent: "Agent", run_dir: Path | None) -> Iterator[Watch]:
-    """Tells the callbacks of the beginning and, however it comes, of the end.
+def informed(callbacks: Sequence[Callback], agent: "Agent", run_dir: Path | None) -> Iterator[Audience]:
+    """Tells the callbacks of the beginning and, however it comes, of the end."""
+    audience = Audience(callbacks, agent)
+    with ExitStack() as begun:
+        for each in callbacks:
+            each.on_start(agent, run_dir)
+            begun.callback(audience.end, each)
+        yield audience
+
+
+def as_list(callbacks: Callbacks) -> list[Callback]:
+    """What a user gave, as callbacks.
 
     Raises:
         UserError: if something among them cannot be called.
     """
-    told = _as_list(callbacks)
-    watch = Watch(told, agent)
-    with ExitStack() as begun:
-        for each in told:
-            each.on_start(agent, run_dir)
-            begun.callback(watch.end, each)
-        yield watch
-
-
-def _as_list(callbacks: Callbacks) -> list[Callback]:
     if callbacks is None:
         return []
     several = callbacks if isinstance(callbacks, Sequence) else [callbacks]

@@ -1,6 +1,7 @@
 """Weights & Biases: the numbers of every evaluation, with the settings of the run."""
 
 import secrets
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -54,8 +55,11 @@ class WandB(Callback):
             self._run.log(scalars(evaluation), step=evaluation["env_steps"])
 
     def on_end(self, agent: "Agent", outcome: Outcome) -> None:
-        with _failing_in_words():
-            self._run.finish(exit_code=0 if outcome in ("done", "stopped") else 1)
+        try:
+            with _failing_in_words():
+                self._run.finish(exit_code=0 if outcome in ("done", "stopped") else 1)
+        except (EnvironmentFailure, UserError) as failure:  # the run itself has ended well, or as it did
+            warnings.warn(str(failure), stacklevel=2)
 
 
 def _place(run_dir: Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class WatchArgs:
+class CallbackArgs:
     """What is done beside training. Results do not depend on it, and a run that is resumed needs it said again."""
 
     stop_at_return: Annotated[float | None, tyro.conf.arg(metavar="FLOAT")] = None
@@ -27,7 +27,7 @@ class WatchArgs:
     wandb: Annotated[str | None, tyro.conf.arg(metavar="PROJECT")] = None
     """Send the numbers of every evaluation to this project of Weights & Biases."""
 
-    def callbacks(self) -> list[Any]:
+    def made(self) -> list[Any]:
         from arac.callbacks import PeriodicVideo, StopAtReturn, WandB
 
         return [
@@ -62,7 +62,7 @@ class TrainArgs(Generic[ConfigT]):
     """A time limit per episode; needed where the environment has none."""
     env_kwargs: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
     """Arguments for the environment's constructor; values as in TOML, and words as they are."""
-    watch: tyro.conf.OmitArgPrefixes[WatchArgs] = WatchArgs()
+    callback: tyro.conf.OmitArgPrefixes[CallbackArgs] = CallbackArgs()
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class ResumeArgs:
     """Another number of worker processes from here on. Results do not depend on it."""
     rollouts: Literal["local", "ray"] | None = None
     """Another place for episodes from here on. Results do not depend on it."""
-    watch: tyro.conf.OmitArgPrefixes[WatchArgs] = WatchArgs()
+    callback: tyro.conf.OmitArgPrefixes[CallbackArgs] = CallbackArgs()
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def train(argv: list[str]) -> None:
         env_kwargs=keyword_arguments(args.env_kwargs),
         **asdict(args.config),
     )
-    callback = args.watch.callbacks()
+    callback = args.callback.made()
     check_run(agent.description, args.steps)
     check_memory(agent.description)
     name = run_name(agent.env.id, algorithm.name, args.seed)
@@ -139,7 +139,7 @@ def resume(argv: list[str]) -> None:
 
     keep_between_runs()
     args = parse(ResumeArgs, "resume", argv)
-    callback = args.watch.callbacks()
+    callback = args.callback.made()
     chosen = {"total_steps": args.steps, "workers": args.workers, "rollouts": args.rollouts, "callback": callback}
     resumed = _run(args.run, lambda: agent.resume(args.run, **chosen, progress_bar=True, say=say))
     _say_if_stopped(resumed, runs.read_config(args.run)["steps"])

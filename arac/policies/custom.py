@@ -78,16 +78,18 @@ def check(kind: Any, env: EnvSpec) -> None:
     asked = jax.jit(partial(_asked, name))(policy, observation, noise)
     traced = _checked(name, asked, observation, noise)
     acting = to_numpy(policy)  # as workers have it
-    for some in (slice(None), 0):
-        given = observation[some], noise[some]
-        _checked(name, _asked(name, acting, *given), *given)
+    _checked(name, _asked(name, acting, observation[0], noise[0]), observation[0], noise[0])
+    plain = _checked(name, _asked(name, acting, observation, noise), observation, noise)
+    elsewhere = "does not give the same action for arrays of JAX and of NumPy"
     for one, other, what in (
         (traced.act, traced.sample, "act and sample do not give the same action for the same noise"),
-        (traced.mode, acting.mode(observation), "mode does not give the same action for arrays of JAX and of NumPy"),
-        (traced.log_prob, traced.sampled_log_prob, "log_prob and sample do not give the same log-probability"),
+        (traced.act, plain.act, f"act {elsewhere}"),
+        (traced.mode, plain.mode, f"mode {elsewhere}"),
     ):
-        if np.median(abs(one - other)) > 0.01:
+        if abs(one - other).max() > 0.01:
             raise UserError(f"{name}: {what}.")
+    if np.median(abs(traced.log_prob - traced.sampled_log_prob)) > 0.01:  # near the border a few may be far off
+        raise UserError(f"{name}: log_prob and sample do not give the same log-probability.")
     _check_gradient(name, policy, observation, noise)
 
 
