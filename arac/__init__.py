@@ -3,7 +3,7 @@
 from importlib.metadata import version
 
 from arac.agent import ARAC, CEMTD3, CERL, ERL, SAC, SACNF, TD3, Agent, Score, load, resume
-from arac.errors import EnvironmentFailure, UserError
+from arac.errors import EnvironmentFailure, StorageFailure, UserError
 from arac.sweeps import sweep
 
 __version__ = version("arac-rl")
@@ -19,6 +19,7 @@ __all__ = [
     "Agent",
     "EnvironmentFailure",
     "Score",
+    "StorageFailure",
     "UserError",
     "load",
     "resume",

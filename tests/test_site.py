@@ -13,6 +13,8 @@ from pathlib import Path
 import browser
 import pytest
 
+import arac
+from arac.agent import AGENTS
 from arac.algorithms import ALGORITHMS
 
 ROOT = Path(__file__).parents[1]
@@ -68,10 +70,21 @@ def test_every_setting_of_every_algorithm_is_explained(site):
     assert "Weight of attraction and repulsion (lambda); 0 switches them off." in text
 
 
-def test_the_reference_has_the_methods_of_an_agent(site):
+def test_the_reference_has_all_that_users_are_told_to_import(site):
     text = (site / "reference.html").read_text()
-    for name in ("learn", "predict", "evaluate", "save", "load", "resume"):
-        assert f'id="arac.ARAC.{name}"' in text
+    methods = ("learn", "predict", "evaluate", "export", "save", "load", "resume", "population", "archive", "champion")
+    shown = {f"arac.ARAC.{name}" for name in methods} | {"arac.members.Member.predict", "arac.members.Member.export"}
+    alike = {agent.__name__ for agent in AGENTS.values()} | {"Agent"}
+    shown |= {f"arac.{name}" for name in arac.__all__ if name not in alike}
+    imports = re.compile(r"^from (arac[\w.]*) import (.+)$", re.MULTILINE)
+    for page in (ROOT / "docs").glob("*.md"):
+        for module, names in imports.findall(page.read_text()):
+            shown |= {f"{module}.{name.strip()}" for name in names.split(",") if name.strip() not in alike}
+    shown |= {f"arac.policies.custom.CustomPolicy.{name}" for name in ("init", "act", "sample", "log_prob", "mode")}
+    found = set(re.findall(r'id="(arac\.[\w.]+)"', text))
+    found |= {name.rpartition(".")[0] for name in found}  # a module counts if something of it is there
+    assert not shown - found
+    assert all(f"<code>{name}</code>" in text for name in alike)
 
 
 def test_links_to_sources_are_names_and_those_to_results_work(site):
