@@ -29,7 +29,7 @@ from arac.replay import Mark, ReplayBuffer
 
 # What lies in a run folder.
 _FILES = ("config.toml", *metrics.DETERMINISTIC_FILES, "timings.jsonl", "curve.png", "champion.json")
-_FOLDERS = ("checkpoints", "replay", "tensorboard", "videos", "wandb")
+FOLDERS = ("checkpoints", "replay", "tensorboard", "videos", "wandb")
 # Is there until a new run folder is complete.
 _BEGINNING = ".beginning.tmp"
 _CONFIG_LIMIT = 2**14  # what reading takes may grow with the square of it
@@ -265,7 +265,7 @@ def check_parts(folder: Path) -> None:
     Raises:
         UserError: if it does.
     """
-    for names, is_as_it_should in ((_FILES, stat.S_ISREG), (_FOLDERS, stat.S_ISDIR)):
+    for names, is_as_it_should in ((_FILES, stat.S_ISREG), (FOLDERS, stat.S_ISDIR)):
         for path in (folder / name for name in names):
             if os.path.lexists(path) and not is_as_it_should(path.lstat().st_mode):
                 raise UserError(f"{path} is a link, or not what a run has there; remove it first.")
@@ -274,7 +274,7 @@ def check_parts(folder: Path) -> None:
 def _clear_beginning(folder: Path) -> None:
     """Removes what a process left that was killed before its run was one."""
     if (folder / _BEGINNING).exists():
-        for name in _FOLDERS:
+        for name in FOLDERS:
             shutil.rmtree(folder / name, ignore_errors=True)
         for name in _FILES:
             (folder / name).unlink(missing_ok=True)

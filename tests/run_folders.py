@@ -20,7 +20,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 def run_folder(folder, returns=(1.0, 2.0, 3.0), *, env="Hopper-v5", algo="arac", seed=0, planned=None, **rest):
     """Writes what a run leaves that a report reads; `steps` are those of the evaluations."""
     steps = rest.pop("steps", [10_000 * (place + 1) for place in range(len(returns))])
-    extra = {name: rest.pop(name) for name in ("champion", "versions", "kwargs", "limit") if name in rest}
+    extra = {name: rest.pop(name) for name in ("champion", "versions", "kwargs", "limit", "policy") if name in rest}
     config, preset = configured(ALGORITHMS[algo].config, env, rest)
     folder.mkdir(parents=True)
     table = {
@@ -29,6 +29,7 @@ def run_folder(folder, returns=(1.0, 2.0, 3.0), *, env="Hopper-v5", algo="arac",
         "seed": seed,
         "preset": preset or "none",
         "environment": {"id": env, "max_episode_steps": extra.get("limit", 1000), "kwargs": extra.get("kwargs", {})},
+        **({"policy": extra["policy"]} if "policy" in extra else {}),
         "config": json.loads(json.dumps(asdict(config))),
         "versions": extra.get("versions", {"arac-rl": "0.1.0", "jax": "0.10.2"}),
     }

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from run_folders import data_of, line_of, run_folder, said, study_of, written
 
+from arac import runs
 from arac.cli import main
 from arac.errors import UserError
 from arac.experiments import report
@@ -17,7 +18,8 @@ from arac.timings import Timing, timings
 
 def test_runs_are_found_at_any_depth_and_each_once(tmp_path):
     first = run_folder(tmp_path / "deep" / "deeper" / "one")
-    run_folder(first / "checkpoints" / "20000")  # not a run: what a run keeps
+    for part in runs.FOLDERS:
+        run_folder(first / part / "20000")  # not a run: what a run keeps
     run_folder(tmp_path / "two", seed=1)
     assert [record.name for record in collect([tmp_path, first]).records] == [
         f"{tmp_path.name}/deep/deeper/one",
@@ -114,6 +116,7 @@ def test_names_that_are_no_text_stay_apart(tmp_path):
         (lambda run: change(run / "config.toml", "seed = 0", f"seed = {10**400}"), "beyond 1e+100 in size"),
         (lambda run: change(run / "config.toml", "flows = 4", f"flows = 0x{'f' * 5000}"), "not the config of a run"),
         (lambda run: change(run / "config.toml", '"arac"', '["arac"]'), "there is no algorithm ['arac']"),
+        (lambda run: change(run / "config.toml", "seed = 0", "seed = 0\npolicy = 3"), "3 is not the name of a policy"),
     ],
 )
 def test_what_is_broken_is_said_and_the_rest_is_shown(harm, reason, tmp_path):

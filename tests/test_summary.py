@@ -55,6 +55,19 @@ def test_another_way_of_evaluating_is_no_variant_but_another_way_of_learning_is(
     assert gaps.coverage(study_of(tmp_path))["Hopper"]["arac"] == (1, 2)
 
 
+def test_a_policy_of_the_users_own_is_a_variant(tmp_path):
+    run_folder(tmp_path / "plain", [5.0])
+    run_folder(tmp_path / "own", [9.0], policy="module.Own")
+    assert said(tmp_path, "duplicate") == []
+    assert (line_of(tmp_path).maximum.mean, line_of(tmp_path).paper) == (5, (3587, 65))
+    own = line_of(tmp_path, "ARAC, policy module.Own")
+    assert (own.maximum.mean, own.paper) == (9, None)
+    assert line_of(tmp_path / "own").paper is None  # also where no other run is there to be told from
+    assert said(tmp_path / "own", "other settings") == [
+        "ARAC on Hopper-v5 departs from the preset's settings: policy module.Own"
+    ]
+
+
 def test_a_system_has_one_name_on_all_tasks(tmp_path):
     """Each task has its own preset; only what departs from it tells runs apart."""
     run_folder(tmp_path / "a", env="Hopper-v5", hidden_size=64)

@@ -20,9 +20,8 @@ from arac.files import read_bounded
 from arac.reading import lines, named, number, numbers, parsed, whole
 from arac.timings import timings, wall_clock
 
-# What makes a folder look like a run's, and the folders of a run that hold no others.
+# What makes a folder look like a run's.
 _MARKS = {"config.toml", "evaluations.jsonl", "timings.jsonl", ".beginning.tmp"}
-_INNER = {"checkpoints", "replay", "tensorboard"}
 # The numbers of an evaluation that have a place of their own; a system reports others beside them.
 _RETURNS = {"champion_return", "champion_return_std"}
 
@@ -53,6 +52,7 @@ class Record:
     kwargs: dict[str, Any]
     max_episode_steps: int | None
     algorithm: str
+    policy: str | None  # the name of the user's own class, if the algorithm's was not wanted
     seed: int
     planned: int
     settings: dict[str, Any]
@@ -142,10 +142,10 @@ def _find(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
 
 
 def walk(root: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Every folder at or below one, with the names of its files; not those in which a run keeps what it learns from."""
+    """Every folder at or below one, with the names of its files; not those that are parts of a run."""
     for place, below, files in os.walk(root):
-        inner = set() if _MARKS.isdisjoint(files) else _INNER
-        below[:] = sorted(set(below) - inner)
+        inner = () if _MARKS.isdisjoint(files) else runs.FOLDERS
+        below[:] = sorted(set(below).difference(inner))
         yield Path(place), files
 
 
@@ -177,6 +177,7 @@ def read(folder: Path, name: str) -> Record:
             kwargs=named(environment.get("kwargs", {}), "kwargs"),
             max_episode_steps=None if limit is None else whole(limit),
             algorithm=_known(table["algorithm"]),
+            policy=_policy(table.get("policy")),
             seed=whole(table["seed"]),
             planned=whole(table["steps"]),
             settings=named(table["config"], "config"),
@@ -212,6 +213,12 @@ def _known(algorithm: Any) -> str:
     if not isinstance(algorithm, str) or algorithm not in SYSTEMS:
         raise ValueError(f"there is no algorithm {reprlib.repr(algorithm)}")
     return algorithm
+
+
+def _policy(name: Any) -> str | None:
+    if name is not None and not isinstance(name, str):
+        raise ValueError(f"{reprlib.repr(name)} is not the name of a policy")
+    return name
 
 
 def _evaluations(path: Path) -> tuple[tuple[Row, ...], list[str]]:

@@ -85,14 +85,18 @@ def paper_task(record: Record) -> str | None:
 
 
 def deviations(record: Record) -> dict[str, Any]:
-    """The settings that are not as the task's preset has them, or the defaults where there is no preset."""
+    """The settings that are not as the task's preset has them, or the defaults where there is no preset.
+
+    A policy of the user's own is one of them: nothing of the paper's was trained with it.
+    """
     defaults = _defaults(record.algorithm, record.env)
     names = [name for name in {**defaults, **record.settings} if name not in _RUNNING]
-    return {
+    changed = {
         name: record.settings[name]
         for name in names
         if record.settings.get(name, defaults.get(name)) != defaults.get(name)
     }
+    return changed if record.policy is None else {"policy": record.policy, **changed}
 
 
 def as_in_paper(record: Record) -> bool:
