@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 import safetensors.numpy
 from run_folders import row, run_folder
@@ -199,7 +200,7 @@ def test_the_archive_is_read_from_the_newest_checkpoint(tmp_path):
     newest.mkdir(parents=True)
     assert progress(run)["archive"] is None
     state = {".archive.fitness": [1.5, 2.5, 0.0], ".archive.size": 2, ".env_steps": 30_000}
-    arrays = {name: safetensors.numpy.np.array(value) for name, value in state.items()}
+    arrays = {name: np.array(value) for name, value in state.items()}
     safetensors.numpy.save_file(arrays, newest / "state.safetensors")
     assert progress(run)["archive"] == {"steps": 30_000, "fitness": [1.5, 2.5]}
     (newest / "state.safetensors").rename(tmp_path / "elsewhere")
@@ -210,6 +211,19 @@ def test_the_archive_is_read_from_the_newest_checkpoint(tmp_path):
     assert progress(run)["archive"] is None
 
 
+@pytest.mark.parametrize(
+    ("fitness", "size"),
+    [(1.5, 1), ([[1.5]], 1), ([1.5], [1]), ([1.5], float("inf")), (np.complex64([1.5]), 1), ([1.5], -1), ([1.5], 0)],
+)
+def test_an_archive_of_another_shape_is_none(tmp_path, fitness, size):
+    run = run_folder(tmp_path / "run")
+    newest = run / "checkpoints" / f"{30_000:012d}"
+    newest.mkdir(parents=True)
+    arrays = {".archive.fitness": np.array(fitness), ".archive.size": np.array(size)}
+    safetensors.numpy.save_file(arrays, newest / "state.safetensors")
+    assert progress(run)["archive"] is None
+
+
 def test_the_population_is_ranked_with_the_spread_of_its_episodes(tmp_path):
     run = run_folder(tmp_path / "run")
     lines = ["20000,1,0,0,5.0,10", *(f"30000,1,{m},{e},{10 * m + 2 * e},10" for m in range(3) for e in range(2)), "300"]
@@ -217,6 +231,42 @@ def test_the_population_is_ranked_with_the_spread_of_its_episodes(tmp_path):
     population = json.loads(Follower(run).look().run.body)["population"]
     assert population[0] == {"agent": 0, "fitness": 3.0, "spread": 1.0, "role": "champion"}
     assert [(one["agent"], one["role"]) for one in population] == [(0, "champion"), (1, ""), (2, "")]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    ["30000", "30000,1,0,1", "30000,1,x,1,2.0,10", "30000,1,0,1,?,10", "30000,1,0,1,nan,10", "30000,1,0,1,-inf,10",
+     "30000,1,0,1,1e308,10"],
+)  # fmt: skip
+def test_a_member_with_a_damaged_episode_has_no_spread(tmp_path, damaged):
+    run = run_folder(tmp_path / "run")
+    (run / "episodes.csv").write_text(f"30000,1,0,0,5.0,10\n{damaged}\n")
+    follower = Follower(run)
+    assert json.loads(follower.look().run.body)["population"][0]["spread"] is None
+    assert "error" not in json.loads(follower.look().progress.body)
+
+
+def test_garbage_among_the_episodes_hides_none_of_the_others(tmp_path):
+    run = run_folder(tmp_path / "run")
+    episodes = "".join(f"30000,1,0,{e},{2 * e},10\n" for e in range(2))
+    (run / "episodes.csv").write_bytes(b'\xff\0"' * 70_000 + b"\n" + episodes.encode())
+    assert json.loads(Follower(run).look().run.body)["population"][0]["spread"] == 1
+
+
+def test_a_policy_of_the_users_own_is_among_the_settings(tmp_path):
+    plain, own = run_folder(tmp_path / "plain"), run_folder(tmp_path / "own", policy="module.Own")
+    names = [dict(json.loads(Follower(run).look().run.body)["settings"]).get("policy") for run in (plain, own)]
+    assert names == [None, "module.Own"]
+
+
+@pytest.mark.parametrize("name", ["eval_episodes", "archive_capacity", "eval_interval"])
+def test_a_setting_that_is_no_number_does_not_end_the_page(tmp_path, name):
+    run = run_folder(tmp_path / "run", [])
+    config = (run / "config.toml").read_text()
+    (run / "config.toml").write_text(re.sub(rf"^{name} = .*", f"{name} = 2026-01-01", config, flags=re.MULTILINE))
+    follower = Follower(run)
+    assert json.loads(follower.look().progress.body)["first"] == (100_000 if name == "eval_interval" else 10_000)
+    assert [name, "2026-01-01"] in json.loads(follower.look().run.body)["settings"]
 
 
 def test_before_the_first_evaluation_it_is_said_when_that_comes(tmp_path):

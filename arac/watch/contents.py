@@ -1,10 +1,9 @@
 """What the page draws of a run's evaluations and settings, as plain values."""
 
-import csv
+import math
 import os
 from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from statistics import pstdev
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from arac.display import measured
 from arac.experiments.collection import Record, Row
 from arac.experiments.paper import SYSTEMS
+from arac.reading import number
 
 _LOG = 200  # evaluations that the log goes back
 _TAIL = 2**18  # bytes at the end of episodes.csv, in which the episodes of one evaluation lie
@@ -23,8 +23,8 @@ def contents(record: Record, folder: Path) -> dict[str, Any]:
         "title": f"{SYSTEMS[record.algorithm]} on {record.env}",
         "folder": os.fsencode(folder).decode(errors="backslashreplace"),
         "seed": record.seed,
-        "eval_episodes": record.settings.get("eval_episodes"),
-        "capacity": record.settings.get("archive_capacity"),
+        "eval_episodes": _count(record, "eval_episodes"),
+        "capacity": _count(record, "archive_capacity"),
         "settings": _settings(record),
         "remarks": record.remarks,
     }
@@ -44,8 +44,14 @@ def first_evaluation(record: Record) -> int | None:
     """At how many steps the first one comes; None where it has come."""
     if record.rows:
         return None
-    interval = record.settings.get("eval_interval")
-    return min(interval or 1, record.planned) if isinstance(interval, int) else record.planned
+    interval = _count(record, "eval_interval")
+    return record.planned if interval is None else min(interval or 1, record.planned)
+
+
+def _count(record: Record, name: str) -> int | None:
+    """A setting that is a whole number; None where the run has none, or its config is damaged."""
+    value = record.settings.get(name)
+    return value if isinstance(value, int) else None
 
 
 def _losses(rows: Sequence[Row]) -> dict[str, Any]:
@@ -69,15 +75,19 @@ def _population(row: Row, spreads: dict[int, float]) -> list[dict[str, Any]]:
 
 
 def _spreads(path: Path, env_steps: int) -> dict[int, float]:
-    """The standard deviation over each member's episodes of an evaluation; of none that cannot be read."""
+    """The standard deviation over each member's episodes of an evaluation; none where one of them is damaged."""
     returns: defaultdict[int, list[float]] = defaultdict(list)
-    with suppress(OSError, ValueError), path.open("rb") as file:
-        file.seek(max(file.seek(0, os.SEEK_END) - _TAIL, 0))
-        whole, _, _ = file.read(_TAIL).decode(errors="replace").rpartition("\n")
-        for line in csv.reader(whole.split("\n")):
-            if line[:1] == [str(env_steps)]:
-                returns[int(line[2])].append(float(line[4]))
-    return {member: pstdev(values) for member, values in returns.items()}
+    try:
+        with path.open("rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - _TAIL, 0))
+            whole, _, _ = file.read(_TAIL).decode(errors="replace").rpartition("\n")
+        for fields in (line.split(",") for line in whole.split("\n")):
+            if fields[0] == str(env_steps):
+                _, _, member, _, value, _ = fields
+                returns[int(member)].append(number(float(value)))
+    except (OSError, ValueError):
+        return {}
+    return {member: pstdev(values) for member, values in returns.items() if all(map(math.isfinite, values))}
 
 
 def _line(row: Row) -> str:
@@ -86,9 +96,10 @@ def _line(row: Row) -> str:
 
 
 def _settings(record: Record) -> list[tuple[str, str]]:
+    policy = {} if record.policy is None else {"policy": record.policy}
     environment = {"environment": record.env, "max_episode_steps": record.max_episode_steps, **record.kwargs}
     tables = [
-        {"algorithm": record.algorithm, **environment, "steps": record.planned, "seed": record.seed},
+        {"algorithm": record.algorithm, **policy, **environment, "steps": record.planned, "seed": record.seed},
         record.settings,
         record.versions,
     ]

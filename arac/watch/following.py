@@ -150,6 +150,8 @@ def _archive(path: Path, steps: int) -> dict[str, Any] | None:
     try:
         with safe_open(path, "numpy") as state:
             fitness, size = state.get_tensor(".archive.fitness"), state.get_tensor(".archive.size")
-            return {"steps": steps, "fitness": fitness[: int(size)].tolist()} if int(size) else None
-    except (SafetensorError, OSError, TypeError, ValueError):
+    except (SafetensorError, OSError, TypeError, AttributeError, ValueError):  # also for types that NumPy has not
         return None
+    if [(one.ndim, one.dtype.kind) for one in (fitness, size)] != [(1, "f"), (0, "i")]:
+        return None
+    return {"steps": steps, "fitness": fitness[: int(size)].tolist()} if size > 0 else None
