@@ -14,6 +14,7 @@ from arac.envs import EnvSpec
 from arac.errors import UserError
 from arac.files import write_durably
 from arac.networks import MLP
+from arac.places import check_place
 from arac.policies import DeterministicPolicy, FlowPolicy, RadialFlow
 
 FORMAT = 1
@@ -23,8 +24,9 @@ def write(path: Path, policy: Any, env: EnvSpec) -> None:
     """One policy with NumPy leaves.
 
     Raises:
-        UserError: if it is none of ours.
+        UserError: if it is none of ours, or no file can go there.
     """
+    check_place(path)
     what: dict[str, Any] = {
         "format": FORMAT,
         "version": version("arac-rl"),
@@ -33,7 +35,7 @@ def write(path: Path, policy: Any, env: EnvSpec) -> None:
         "high": env.high.astype(env.action_dtype),
     }
     file = io.BytesIO()
-    np.savez(file, allow_pickle=False, **what, **to_arrays(policy))
+    np.savez(file, **what, **to_arrays(policy))  # numbers and strings, for which NumPy needs no pickle
     write_durably(path, file.getvalue())
 
 

@@ -41,7 +41,7 @@ class Painted(gymnasium.Env):
             raise RuntimeError("the paint has dried up")
         if self.trouble == "needs a package":
             raise gymnasium.error.DependencyNotInstalled("paint is not installed, run `pip install paint`")
-        if self.trouble == "crashes" and self.count == 4:
+        if (self.trouble, self.count) in {("crashes", 4), ("crashes at once", 1)}:
             ctypes.string_at(0)
         if self.render_mode == "human":  # on a screen that nobody sees
             return None

@@ -4,6 +4,7 @@ import sys
 from itertools import pairwise
 from types import SimpleNamespace
 
+import imageio.v3 as iio
 import jax
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import arac
 from arac import checkpoint, metrics, trees
 from arac.callbacks import Callback, PeriodicVideo, StopAtReturn
 from arac.cli import main
+from arac.video.picture import arrange
 
 SMALL = {
     "hidden_size": 16,
@@ -179,7 +181,7 @@ def filmed(monkeypatch):
     """What is filmed, without a camera."""
     calls = []
 
-    def film(env, policies, labels, path, **_):
+    def film(env, policies, labels, path):
         calls.append((env.id, len(policies), labels, path))
         return [0.0] * len(policies)
 
@@ -204,6 +206,14 @@ def test_the_whole_population_is_filmed_into_a_folder_of_ones_own(filmed, tmp_pa
     names = [f"agent {member}" for member in range(5)]
     assert filmed == [(agent.env.id, 5, names, tmp_path / "films" / f"{0:012d}.mp4")]
     assert (tmp_path / "films").is_dir()
+
+
+def test_a_real_film_of_a_population(tmp_path):
+    agent = arac.ARAC("drawing:Painted-v0", seed=3, max_episode_steps=4, **SMALL)
+    PeriodicVideo(60, members="all", folder=tmp_path).on_start(agent, None)
+    [film] = tmp_path.iterdir()
+    shown = iio.imread(film, plugin="FFMPEG")
+    assert shown.shape[:3] == (1 + 4 // 2 + 25, *arrange(5, (60, 80), 480).size[::-1])
 
 
 def test_videos_need_an_interval_and_a_place(tmp_path):

@@ -12,6 +12,7 @@ import pytest
 
 from arac.agent import ARAC
 from arac.cli import main
+from arac.errors import UserError
 from arac.processes import one_thread
 from arac.runs import Run
 from arac.video.picture import arrange
@@ -88,13 +89,33 @@ def test_a_window_shows_one_after_the_other_and_a_run_folder_will_do(agent, tmp_
     assert [line[1] for line in lines[:3]] == [line[1] for line in lines[3:]], "in the same order"
 
 
+@pytest.mark.usefixtures("screen")
+@pytest.mark.parametrize(("trouble", "status"), [("crashes", 0), ("crashes at once", 3)])
+def test_a_window_that_is_closed_and_one_that_never_showed_anything(trouble, status, tmp_path, capsys):
+    ARAC("drawing:Painted-v0", env_kwargs={"trouble": trouble}, **SMALL).save(tmp_path / "a.safetensors")
+    assert main(["play", str(tmp_path / "a.safetensors")]) == status
+    heard = capsys.readouterr()
+    assert ("the window was closed\n" in heard.out) == (status == 0)
+    assert ("lost the process that shows it: it was killed by SIGSEGV" in heard.err) == (status == 3)
+
+
+def test_an_episode_may_take_as_long_as_the_run_allows(tmp_path, capsys, monkeypatch):
+    def pool(env, workers, time_limit=None):
+        raise UserError(f"{time_limit} s.")
+
+    monkeypatch.setattr("arac.rollout.local.LocalPool", pool)
+    ARAC("drawing:Painted-v0", episode_timeout=7.0, **SMALL).save(tmp_path / "a.safetensors")
+    assert main(["play", str(tmp_path / "a.safetensors"), "--video", str(tmp_path / "a.mp4")]) == 2
+    assert capsys.readouterr().err == "arac: 7.0 s.\n"
+
+
 @pytest.mark.usefixtures("_no_screen")
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         ([], "There is no screen to open a window on; `--video FILE.mp4` films it instead."),
         (["--video", "a.avi"], "A video ends in .mp4 or .gif, got 'a.avi'."),
-        (["--video", "no/a.mp4"], "no/a.mp4 is in no folder that there is: give a file."),
+        (["--video", "no/a.mp4"], "There is no folder no; make it first."),
         (["--video", "a.mp4", "--member", "3"], "member must be champion, all or a number below 3, got '3'."),
         (["--video", "a.mp4", "--member", "best"], "member must be champion, all or a number below 3, got 'best'."),
         (["--video", "a.mp4", "--episodes", "0"], "episodes must be at least 1, got 0."),

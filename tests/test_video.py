@@ -1,6 +1,7 @@
 """Videos: as long as the episodes, each policy in its own tile, whole files or none."""
 
 import os
+import re
 import signal
 import time
 from ctypes.util import find_library
@@ -14,7 +15,6 @@ from helpers import Constant
 
 from arac import envs
 from arac.errors import EnvironmentFailure, StorageFailure, UserError
-from arac.progress import Progress
 from arac.rollout.episode import Task, run
 from arac.video import film, film_scenes, limited, show
 from arac.video.camera import prepared
@@ -159,9 +159,6 @@ class Counting:
     def advance(self):
         self.heard.append(1)
 
-    def check(self):
-        pass
-
 
 def test_episodes_can_be_cut_short(spec, tmp_path):
     film(spec, POLICIES[:1], ["first"], tmp_path / "short.mp4", max_steps=6)
@@ -174,7 +171,9 @@ def test_episodes_can_be_cut_short(spec, tmp_path):
 @pytest.mark.parametrize("name", ["video.avi", "video", "missing/video.mp4", "folder.mp4"])
 def test_a_path_that_is_none_is_refused_before_anything_is_drawn(name, spec, tmp_path):
     (tmp_path / "folder.mp4").mkdir()
-    with pytest.raises(UserError, match=r"ends in \.mp4 or \.gif, got|in no folder|is a folder"):
+    with pytest.raises(
+        UserError, match=r"ends in \.mp4 or \.gif, got|There is no folder .*/missing; make|is a folder; give"
+    ):
         film(spec, POLICIES, ["a", "b", "c"], tmp_path / name)
 
 
@@ -190,6 +189,17 @@ def test_an_environment_that_no_other_process_finds_is_refused(tmp_path):
     spec = envs.check(lambda **kwargs: Painted(**kwargs), max_episode_steps=10)  # noqa: PLW0108
     with pytest.raises(UserError, match="put it into a module by name"):
         film(spec, POLICIES[:1], ["a"], tmp_path / "a.mp4")
+
+
+@pytest.mark.parametrize(("module", "name"), [("__main__", "Mine"), (__name__, "function.<locals>.Mine")])
+def test_a_policy_that_no_other_process_finds_is_refused(module, name, spec, tmp_path):
+    mine = type("Mine", (Constant,), {"__module__": module, "__qualname__": name})
+    sentence = f"{module}.{name} cannot be imported by the process that draws it: put it into a module by name."
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        film(spec, [POLICIES[0], mine(0, 0)], ["a", "b"], tmp_path / "a.mp4")
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        next(show(spec, [task(POLICIES[0]), task(mine(0, 0))]))
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -217,14 +227,20 @@ def test_trouble_is_told_and_the_old_video_stays(trouble, error, said, tmp_path)
 def test_a_window_that_cannot_be_opened():
     spec = envs.check(Painted, max_episode_steps=20, kwargs={"trouble": "cannot draw"})
     with pytest.raises(EnvironmentFailure, match=r"the paint has dried up\): `--video FILE.mp4` films it instead"):
-        next(show(spec, [task(POLICIES[0])], Progress()))
+        next(show(spec, [task(POLICIES[0])]))
 
 
 def test_closing_the_window_ends_the_show_and_is_no_failure():
     """Gymnasium's crashes on it, as this environment does at its fourth step; the first episode ends before that."""
     spec = envs.check(Painted, max_episode_steps=20, kwargs={"trouble": "crashes", "length": 6})
-    shown = show(spec, [task(Constant(0, 0)), task(Constant(0, 1)), task(Constant(0, 0))], Progress())
+    shown = show(spec, [task(Constant(0, 0)), task(Constant(0, 1)), task(Constant(0, 0))])
     assert [len(episode) for episode in shown] == [3]
+
+
+def test_a_window_that_is_lost_before_a_step_was_seen_is_a_failure():
+    spec = envs.check(Painted, max_episode_steps=20, kwargs={"trouble": "crashes at once"})
+    with pytest.raises(EnvironmentFailure, match=r"Painted lost the process that shows it: it was killed by SIGSEGV"):
+        next(show(spec, [task(POLICIES[0])]))
 
 
 def test_mujoco_where_nothing_can_draw(tmp_path, monkeypatch):

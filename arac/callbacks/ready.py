@@ -28,7 +28,8 @@ class PeriodicVideo(Callback):
     """Films an episode without noise at the start of a run and whenever another `every` environment steps are done.
 
     They begin alike, so that the videos show what has changed. Files are named after the steps: a run that is resumed
-    makes those again that it had made after its checkpoint.
+    makes those again that it had made after its checkpoint. Ctrl-C is heard when a film is done; a second one
+    stops at once.
     """
 
     def __init__(

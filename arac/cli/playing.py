@@ -1,7 +1,5 @@
 """`arac play`."""
 
-import os
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import tyro
 
-from arac.cli.words import parse, say
+from arac.cli.words import has_screen, parse, say
 from arac.errors import UserError
 
 if TYPE_CHECKING:
@@ -54,7 +52,7 @@ def play(argv: list[str]) -> None:
     env = limited(agent.env, args.max_steps)
     print(f"{agent.algorithm.title} on {env.id}, trained for {agent.state.env_steps:,} steps", flush=True)
     tasks = _tasks(policies, agent.description.seed, args)
-    unseen = _played(env, tasks)
+    unseen = _played(env, tasks, agent._episode_limit())
     order = top_k(np.mean([[one.total for one in episodes] for episodes in unseen], axis=0), len(policies)).tolist()
     cast = [member for member in order if member in chosen]  # best first
 
@@ -83,7 +81,7 @@ def _check(args: PlayArgs) -> None:
         raise UserError(f"episodes must be at least 1, got {args.episodes}.")
     if args.video is not None:
         check_path(args.video)
-    elif not (sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+    elif not has_screen():
         raise UserError("There is no screen to open a window on; `--video FILE.mp4` films it instead.")
 
 
@@ -106,7 +104,7 @@ def _tasks(policies: list[Any], run_seed: int, args: PlayArgs) -> list[list["Tas
     return [[Task(one, "mode", run_seed, "fresh", numbers, record=False) for one in policies] for numbers in counters]
 
 
-def _played(env: "EnvSpec", tasks: list[list["Task"]]) -> list[list["Episode"]]:
+def _played(env: "EnvSpec", tasks: list[list["Task"]], time_limit: float | None) -> list[list["Episode"]]:
     """All of them unseen, which takes little time: it gives the ranks, and the length of the film."""
     from arac.display import episode_bar
     from arac.processes import cores
@@ -114,8 +112,8 @@ def _played(env: "EnvSpec", tasks: list[list["Task"]]) -> list[list["Episode"]]:
     from arac.rollout.local import LocalPool
 
     everything = [task for of_all in tasks for task in of_all]
-    progress = Progress()
-    with LocalPool(env, min(len(cores()), len(everything))) as pool, episode_bar(progress, len(everything)):
+    progress, workers = Progress(), min(len(cores()), len(everything))
+    with LocalPool(env, workers, time_limit) as pool, episode_bar(progress, len(everything)):
         episodes = pool.run(everything, progress)
     size = len(tasks[0])
     return [episodes[start : start + size] for start in range(0, len(episodes), size)]
@@ -141,10 +139,13 @@ def _filmed(
 
 def _shown(env: "EnvSpec", tasks: list[list["Task"]], cast: list[int]) -> Iterator[tuple[int, int, "Episode"]]:
     """The same, each as soon as it has ended, until the window is closed."""
-    from arac.progress import Progress
     from arac.video import show
 
     who = [(number, member) for number in range(len(tasks)) for member in cast]
-    shown = show(env, [tasks[number][member] for number, member in who], Progress())
-    for (number, member), episode in zip(who, shown, strict=False):
+    shown = show(env, [tasks[number][member] for number, member in who])
+    for number, member in who:
+        episode = next(shown, None)
+        if episode is None:
+            say("the window was closed")
+            return
         yield number, member, episode

@@ -1,14 +1,12 @@
 """`arac watch`."""
 
-import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from arac.cli.words import parse, say
+from arac.cli.words import has_screen, parse, say
 
 
 @dataclass(frozen=True)
@@ -36,11 +34,6 @@ def watch(argv: list[str]) -> None:
 
     with Server(args.run, args.port) as server:
         say(f"{args.run} is shown at {server.address} - Ctrl-C ends the page, not the run")
-        if not args.no_browser and _has_screen():
+        if not args.no_browser and has_screen():
             webbrowser.open(server.address)
         server.serve_forever()
-
-
-def _has_screen() -> bool:
-    """Else a browser in the terminal might be started."""
-    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

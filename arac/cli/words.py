@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import os
 import re
 import shlex
 import shutil
@@ -63,6 +64,11 @@ def say_stopped(stop: KeyboardInterrupt, words: list[str], *, kept: bool = True)
     what = "stopped; what was trained is saved" if saved else "stopped at once; the last checkpoints stand"
     sentence = f"{what}. Go on" if kept else "stopped; nothing is kept of it. Once more"
     print(f"\n{sentence} with: {shlex.join([program(), *words])}", file=sys.stderr)
+
+
+def has_screen() -> bool:
+    """Whether a window can be opened; where there is none, a browser might start in the terminal."""
+    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def program(name: str = "arac") -> str:

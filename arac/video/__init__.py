@@ -1,20 +1,18 @@
 """Episodes to look at: filmed side by side into a file, or shown in a window."""
 
-import contextlib
-import math
 import os
 import sys
 import tempfile
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from arac.envs import EnvSpec, can_be_imported, make
+from arac.envs import EnvSpec, can_be_imported, is_found, make, name_of
 from arac.errors import EnvironmentFailure, UserError
 from arac.files import write_durably
+from arac.places import check_place
 from arac.progress import Progress
 from arac.rollout.episode import Episode, Task
 from arac.rollout.local import START_UP, Worker, WorkerLost
@@ -45,7 +43,8 @@ def film(
         The return of each.
 
     Raises:
-        UserError: if the environment draws no pictures, or the path is not that of a video.
+        UserError: if the environment draws no pictures, the path is not that of a video, or a policy's class is in no
+            module.
         EnvironmentFailure: if the environment or what draws it fails.
         StorageFailure, OSError: if the file cannot be written.
     """
@@ -60,33 +59,40 @@ def film_scenes(env: EnvSpec, scenes: list[list[Shot]], path: Path, progress: Pr
 
     Raises:
         UserError, EnvironmentFailure, StorageFailure, OSError: as for `film`.
-        Interrupted: if the run was asked to stop.
     """
     check_path(path)
-    with tempfile.TemporaryDirectory(prefix="arac-") as folder, _camera(env, "rgb_array", progress) as camera:
+    tasks = [shot.task for scene in scenes for shot in scene]
+    with tempfile.TemporaryDirectory(prefix="arac-") as folder, _camera(env, tasks, "rgb_array") as camera:
         draft = Path(folder, path.name)
         camera.give(Film(scenes, draft))
         try:
-            while isinstance(heard := _hear(camera, progress), int):
+            while isinstance(heard := _hear(camera), int):
                 progress.advance()
         except WorkerLost as lost:
-            what = f"{env.id} lost the process that films it: it {lost.cause}"
-            raise EnvironmentFailure(f"{what}\n{lost.trace}".rstrip()) from None
+            raise _failure(env, "films", lost) from None
         write_durably(path, draft.read_bytes())
     return heard
 
 
-def show(env: EnvSpec, tasks: Iterable[Task], progress: Progress) -> Iterator[Episode]:
-    """Plays episodes in a window, one after the other, until the user closes it.
+def show(env: EnvSpec, tasks: Sequence[Task]) -> Iterator[Episode]:
+    """Plays episodes in a window, one after the other, until the user closes it: then there are fewer.
 
     Raises:
-        UserError: if the environment draws no pictures, or a package for it is missing.
+        UserError: if the environment draws no pictures, a package for it is missing, or a policy's class is in no
+            module.
         EnvironmentFailure: if it fails, or no window can be opened.
     """
-    with _camera(env, "human", progress) as camera, contextlib.suppress(WorkerLost):  # which closing comes down to
-        for task in tasks:
-            camera.give(task)
-            yield _hear(camera, progress, patience=math.inf)
+    seen = False
+    with _camera(env, tasks, "human") as camera:
+        try:
+            for task in tasks:
+                camera.give(task)
+                while isinstance(heard := _hear(camera, patience=None), int):
+                    seen = seen or heard > 0
+                yield heard
+        except WorkerLost as lost:  # which closing comes down to; but there was nothing to close before a first step
+            if not seen:
+                raise _failure(env, "shows", lost) from None
 
 
 def limited(env: EnvSpec, max_steps: int | None) -> EnvSpec:
@@ -109,8 +115,11 @@ def check_path(path: Path) -> None:
         UserError: if not.
     """
     format_of(path)
-    if path.is_dir() or not path.parent.is_dir():
-        raise UserError(f"{path} is {'a folder' if path.is_dir() else 'in no folder that there is'}: give a file.")
+    check_place(path)
+
+
+def _failure(env: EnvSpec, does: str, lost: WorkerLost) -> EnvironmentFailure:
+    return EnvironmentFailure(f"{env.id} lost the process that {does} it: it {lost.cause}\n{lost.trace}".rstrip())
 
 
 def _drawing(env: EnvSpec, mode: str) -> EnvSpec:
@@ -120,20 +129,31 @@ def _drawing(env: EnvSpec, mode: str) -> EnvSpec:
     made.close()
     if not {mode, "rgb_array"} & set(modes):  # Gymnasium shows in a window whatever gives pictures
         raise UserError(f"{env.id} cannot be looked at: it draws no pictures (its render_modes are {modes}).")
-    if not can_be_imported(env):
-        raise UserError(f"{env.id} cannot be imported by the process that draws it: put it into a module by name.")
     return replace(env, kwargs={**env.kwargs, "render_mode": mode})
 
 
+def _check_found(env: EnvSpec, tasks: Sequence[Task]) -> None:
+    """Whether another process can import what draws and what plays.
+
+    Raises:
+        UserError: if it cannot.
+    """
+    lost = [] if can_be_imported(env) else [env.id]
+    lost += [name_of(kind) for kind in {type(task.policy) for task in tasks} if not is_found(kind)]
+    if lost:
+        raise UserError(f"{lost[0]} cannot be imported by the process that draws it: put it into a module by name.")
+
+
 @contextmanager
-def _camera(env: EnvSpec, mode: Literal["rgb_array", "human"], progress: Progress) -> Iterator[Worker]:
+def _camera(env: EnvSpec, tasks: Sequence[Task], mode: Literal["rgb_array", "human"]) -> Iterator[Worker]:
     """A process that has drawn a first frame, with the first of MuJoCo's ways to draw that works."""
     drawing, why = _drawing(env, mode), ""
+    _check_found(env, tasks)
     for way in ["glfw"] if mode == "human" else _ways_without_a_screen():
         camera = Worker(drawing, None, "arac.video.camera", {"MUJOCO_GL": way}, quiet=True)
         try:
             try:
-                _hear(camera, progress)
+                _hear(camera)
             except (CannotDraw, WorkerLost) as error:
                 reason = str(error) if isinstance(error, CannotDraw) else f"its process {error.cause}"
                 why = why or f"{way}: {reason}"
@@ -157,18 +177,15 @@ def _ways_without_a_screen() -> list[str]:
     return ["glfw"] if sys.platform == "darwin" else ["egl", "osmesa", "disable"]
 
 
-def _hear(worker: Worker, progress: Progress, patience: float = START_UP) -> Any:
-    """What a process says next, within that many seconds.
+def _hear(worker: Worker, patience: float | None = START_UP) -> Any:
+    """What a process says next, within that many seconds, if there is a limit.
 
     Raises:
         CannotDraw: if it says nothing for too long; or else what it says has gone wrong.
         WorkerLost: if it is dead.
     """
-    deadline = time.monotonic() + patience
-    while not worker.pipe.poll(0.2):
-        progress.check()
-        if time.monotonic() > deadline:
-            raise CannotDraw(f"the process that draws has said nothing for {patience:.0f} s")
+    if not worker.pipe.poll(patience):
+        raise CannotDraw(f"the process that draws has said nothing for {patience:.0f} s")
     answer = worker.answer()
     if isinstance(answer, Exception):
         raise answer

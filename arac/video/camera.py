@@ -37,7 +37,7 @@ _SHADOWS = 1024
 def serve(pipe: Connection) -> None:
     """Says None once a first frame was drawn, then answers each `Film` or `Task` with episodes, or what failed.
 
-    While it films it says 1 at each step.
+    While it films it says 1 at each step; in a window, how many steps an episode has by now.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     mujoco.set_mju_user_warning(lambda _: None)  # they would go to a file in the user's folder
@@ -49,7 +49,7 @@ def serve(pipe: Connection) -> None:
             while True:
                 wanted: Film | Task = pipe.recv()
                 if isinstance(wanted, Task):
-                    pipe.send(show(spec, env, wanted))
+                    pipe.send(show(spec, env, wanted, pipe.send))
                 else:
                     pipe.send(film(spec, env, wanted, lambda: pipe.send(1)))
         except (UserError, EnvironmentFailure, StorageFailure) as error:
@@ -100,13 +100,13 @@ def _drawn(env: gymnasium.Env) -> Any:
     return env.render()
 
 
-def show(spec: EnvSpec, env: gymnasium.Env, task: Task) -> Episode:
-    """An episode in a window, no faster than in life."""
+def show(spec: EnvSpec, env: gymnasium.Env, task: Task, at: Callable[[int], None]) -> Episode:
+    """An episode in a window, no faster than in life; `at` is told after the reset and each step how many it has."""
     steps = by_steps(env, spec.low, spec.high, task)
     seconds, due = 1 / (env.metadata.get("render_fps") or 30), time.monotonic()
     while True:
         try:
-            next(steps)
+            at(len(next(steps)))
         except StopIteration as end:
             return end.value
         time.sleep(max(due - time.monotonic(), 0))
