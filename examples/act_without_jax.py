@@ -5,42 +5,40 @@ import sys
 import numpy as np
 
 ACTIVATIONS = {
-    "relu": lambda x: np.maximum(x, 0.0),
+    "relu": lambda x: np.maximum(x, 0),
+    "leaky_relu": lambda x: np.where(x > 0, x, 0.01 * x),
+    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
     "tanh": np.tanh,
-    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0.0))),
 }
 
 
 def act(policy, observation, noise=0.0):
     """Actions in the environment's units for one flat observation or a batch; `noise` is a standard normal, if any."""
-    x, layer = np.asarray(observation, np.float32) @ policy["weight_0"] + policy["bias_0"], 1
-    while f"weight_{layer}" in policy:
-        x = normed(policy, layer - 1, x) if policy["norm"] == "before" else x
+    x = np.asarray(observation, np.float32) @ policy["weight_0"] + policy["bias_0"]
+    for n in range(sum(name.startswith("weight_") for name in policy) - 1):
+        x = normed(policy, n, x) if policy["norm"] == "before" else x
         x = ACTIVATIONS[str(policy["activation"])](x)
-        x = normed(policy, layer - 1, x) if policy["norm"] == "after" else x
-        x, layer = x @ policy[f"weight_{layer}"] + policy[f"bias_{layer}"], layer + 1
+        x = normed(policy, n, x) if policy["norm"] == "after" else x
+        x = x @ policy[f"weight_{n + 1}"] + policy[f"bias_{n + 1}"]
+    mean, log_std = np.split(x, [len(policy["low"])], axis=-1)  # where sigma is fixed, there is only a mean
+    std = policy.get("sigma", np.exp(np.clip(log_std, -20, 2)))
     if policy["kind"] == "deterministic":
-        action = np.clip(np.tanh(x) + policy["sigma"] * noise, -1, 1)
+        action = np.clip(np.tanh(mean) + std * noise, -1, 1)
     else:
-        if "sigma" in policy:
-            mean, std = x, policy["sigma"]
-        else:
-            mean, std = x[..., : x.shape[-1] // 2], np.exp(np.clip(x[..., x.shape[-1] // 2 :], -20, 2))
         action = np.tanh(flowed(policy, mean + std * noise))
-    return policy["low"] + (action + 1) * 0.5 * (policy["high"] - policy["low"])
+    return policy["low"] + (action + 1) / 2 * (policy["high"] - policy["low"])
 
 
-def normed(policy, layer, x):
-    centred = x - x.mean(-1, keepdims=True)
-    deviation = np.sqrt((centred * centred).mean(-1, keepdims=True) + 1e-5)
-    return policy[f"scale_{layer}"] * centred / deviation + policy[f"shift_{layer}"]
+def normed(policy, n, x):
+    x = x - x.mean(-1, keepdims=True)
+    return policy[f"scale_{n}"] * x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) + policy[f"shift_{n}"]
 
 
-def flowed(policy, z, flow=0):
-    while f"flow_centre_{flow}" in policy:
-        centre, alpha, reach = (policy[f"flow_{name}_{flow}"] for name in ("centre", "alpha", "reach"))
+def flowed(policy, z):
+    for n in range(sum(name.startswith("flow_centre_") for name in policy)):
+        centre, alpha, reach = (policy[f"flow_{name}_{n}"] for name in ("centre", "alpha", "reach"))
         r = np.linalg.norm(z - centre, axis=-1, keepdims=True)
-        z, flow = centre + (z - centre) * ((reach + r) / (alpha + r)), flow + 1
+        z = centre + (z - centre) * ((reach + r) / (alpha + r))
     return z
 
 

@@ -4,6 +4,7 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from drawn_agents import drawn
 import arac
 from arac.agent import AGENTS
 from arac.cli import main
+from arac.networks import MLP, Style
 from arac.policies import FlowPolicy
 
 ROOT = Path(__file__).parents[1]
@@ -57,6 +59,14 @@ def test_with_noise_and_one_by_one(name, tmp_path):
     np.testing.assert_allclose(actions, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", get_args(Style.__annotations__["activation"]))
+def test_activations_of_all_kinds(name):
+    x = np.linspace(-3, 3, 61, dtype=np.float32)
+    expected = MLP((np.eye(61), np.eye(61)), (x, 0 * x), style=Style(name))(0 * x)
+    actions = runpy.run_path(str(EXAMPLE))["ACTIVATIONS"][name](x)
+    np.testing.assert_allclose(actions, expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize(("flows", "sigma"), [(0, None), (3, 0.4), (2, None)])
 def test_flows_and_sigmas_of_all_kinds(flows, sigma, tmp_path):
     """Far from their beginning, with several actions, on an environment with bounds of its own."""
@@ -98,4 +108,13 @@ def test_the_command_exports_a_run_and_an_agent(tmp_path, capsys):
         expected = arac.load(source).predict(OBSERVATIONS, deterministic=True)[0]
         np.testing.assert_allclose(act(tmp_path / "policy.npz", OBSERVATIONS), expected, rtol=1e-5, atol=1e-6)
     assert main(["export", str(tmp_path / "none"), str(tmp_path / "policy.npz")]) == 2
-    assert main(["export", str(GOLDEN / "sac_nf"), str(tmp_path / "there" / "is" / "none.npz")]) == 3
+
+
+def test_a_place_that_is_none_is_told_in_a_sentence(tmp_path, capsys):
+    for place, sentence in (
+        (tmp_path / "none" / "policy.npz", f"There is no folder {tmp_path / 'none'}; make it first."),
+        (tmp_path, f"{tmp_path} is a folder; give the name of a file."),
+    ):
+        assert main(["export", str(GOLDEN / "sac_nf"), str(place)]) == 2
+        assert capsys.readouterr().err == f"arac: {sentence}\n"
+    assert not list(tmp_path.iterdir())

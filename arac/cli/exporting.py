@@ -13,7 +13,7 @@ from arac.cli.words import parse, say
 class ExportArgs:
     """Write the champion of a run into one file of plain arrays, to act without JAX and without arac.
 
-    examples/act_without_jax.py shows how it is read, with NumPy alone.
+    docs/api.md shows how it is read with NumPy alone, under "Without JAX".
     """
 
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
