@@ -430,7 +430,7 @@ def population_of(size):
 def test_exploration_is_one_recorded_episode_per_member(acting):
     pool, population = Recorder(), population_of(3)
     assert Rollouts(pool, 5, Progress()).explore(population, 7, acting) == [0, 1, 2]
-    assert [a_task[1:] for a_task in pool.tasks] == [(acting, 5, "explore", (m, 7, 0), True) for m in range(3)]
+    assert [a_task[1:] for a_task in pool.tasks] == [(acting, 5, "explore", (m, 7, 0), True, None) for m in range(3)]
     assert pool.phase == ("collect", 3)
     for member, a_task in enumerate(pool.tasks):
         jax.tree.map(np.testing.assert_array_equal, a_task.policy, take(population, member))
@@ -441,7 +441,7 @@ def test_evaluation_is_without_noise_and_grouped_by_member():
     pool = Recorder()
     assert Rollouts(pool, 5, Progress()).evaluate(population_of(2), 7, 3) == [[0, 1, 2], [3, 4, 5]]
     assert [a_task[1:] for a_task in pool.tasks] == [
-        ("mode", 5, "evaluate", (member, 7, number), False) for member in range(2) for number in range(3)
+        ("mode", 5, "evaluate", (member, 7, number), False, None) for member in range(2) for number in range(3)
     ]
 
 

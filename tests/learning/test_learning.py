@@ -5,11 +5,12 @@ import pytest
 
 import arac
 from arac import envs
+from arac.callbacks import StopAtReturn
 
 SETTINGS = {
     "warmup_steps": 1000,
     "eval_interval": 1000,
-    "eval_episodes": 3,
+    "eval_episodes": 10,
     "batch_size": 128,
     "hidden_size": 64,
     "learning_rate": 1e-3,
@@ -35,17 +36,20 @@ def best_random_return(spec, episodes=50):
 @pytest.mark.parametrize(
     ("kind", "steps", "settings"),
     [
-        (arac.ARAC, 6000, {"actor_coefficient": 5.0}),
-        (arac.SAC, 5000, {}),
-        (arac.SAC, 5000, {"critic": "value", "temperature": 0.2}),
-        (arac.SACNF, 5000, {}),
-        (arac.TD3, 10_000, {}),
-        (arac.CEMTD3, 14_000, {}),
-        pytest.param(arac.ERL, 22_000, ERL, marks=pytest.mark.smoke),
-        pytest.param(arac.CERL, 40_000, {}, marks=pytest.mark.smoke),
+        (arac.ARAC, 9000, {"actor_coefficient": 5.0}),
+        (arac.SAC, 8000, {}),
+        (arac.SAC, 8000, {"critic": "value", "temperature": 0.2}),
+        (arac.SACNF, 8000, {}),
+        (arac.TD3, 14_000, {}),
+        (arac.CEMTD3, 20_000, {}),
+        pytest.param(arac.ERL, 30_000, ERL, marks=pytest.mark.smoke),
+        pytest.param(arac.CERL, 50_000, {}, marks=pytest.mark.smoke),
     ],
 )
 def test_it_learns_what_random_play_never_reaches(kind, steps, settings):
-    agent = kind("Pendulum-v1", seed=0, **SETTINGS, **settings).learn(steps)
+    """Within so many steps. A policy that can do it forgets it now and then, so a fixed last step would be a lottery,
+    drawn anew by the rounding of every kind of processor.
+    """
+    agent = kind("Pendulum-v1", seed=0, **SETTINGS, **settings).learn(steps, callback=StopAtReturn(-200))
     assert best_random_return(agent.env) < -500
     assert agent.evaluate(20).mean > -300
