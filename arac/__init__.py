@@ -2,9 +2,10 @@
 
 from importlib.metadata import version
 
-from arac.agent import ARAC, CEMTD3, CERL, ERL, SAC, SACNF, TD3, Agent, Score, load, resume
+from arac.agent import Agent, Score
 from arac.errors import EnvironmentFailure, StorageFailure, UserError
 from arac.sweeps import sweep
+from arac.systems import ARAC, CEMTD3, CERL, ERL, SAC, SACNF, TD3, load, resume
 
 __version__ = version("arac-rl")
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import jax
 import numpy as np
 
-from arac import agent_file, algorithms, checkpoint, clusters, envs, runs, training
+from arac import agent_file, checkpoint, clusters, envs, runs, training
 from arac.algorithms import Algorithm
 from arac.algorithms.shared import Context, Evaluation, init_replay
 from arac.callbacks.base import Callback, Callbacks, as_list, informed
@@ -366,70 +366,6 @@ class Agent:
         agent._set_up(description, state)
         agent._replay = replay
         return agent
-
-
-class ARAC(Agent):
-    """Attraction-Repulsion Actor-Critic."""
-
-    algorithm = algorithms.ALGORITHMS["arac"]
-
-
-class SAC(Agent):
-    """Soft Actor-Critic."""
-
-    algorithm = algorithms.ALGORITHMS["sac"]
-
-
-class SACNF(Agent):
-    """Soft Actor-Critic with a radial-flow policy."""
-
-    algorithm = algorithms.ALGORITHMS["sac_nf"]
-
-
-class TD3(Agent):
-    """Twin Delayed DDPG."""
-
-    algorithm = algorithms.ALGORITHMS["td3"]
-
-
-class CEMTD3(Agent):
-    """The cross-entropy method over actors, half of which learn with TD3."""
-
-    algorithm = algorithms.ALGORITHMS["cem_td3"]
-
-
-class ERL(Agent):
-    """Evolutionary Reinforcement Learning: a genetic algorithm and a DDPG learner."""
-
-    algorithm = algorithms.ALGORITHMS["erl"]
-
-
-class CERL(Agent):
-    """Collaborative Evolutionary Reinforcement Learning: a genetic algorithm and a portfolio of TD3 learners."""
-
-    algorithm = algorithms.ALGORITHMS["cerl"]
-
-
-AGENTS: dict[str, type[Agent]] = {agent.algorithm.name: agent for agent in (ARAC, SAC, SACNF, TD3, CEMTD3, ERL, CERL)}
-
-
-def load(path: str | os.PathLike[str], **options: Any) -> Agent:
-    """Whichever agent a run folder or a saved file holds; the options are those of `Agent.load`.
-
-    Raises:
-        UserError: if there is no such thing.
-    """
-    path = Path(path)
-    return _kind(runs.read_config(path) if path.is_dir() else agent_file.read_table(path)).load(path, **options)
-
-
-def resume(run_dir: str | os.PathLike[str], **options: Any) -> Agent:
-    """Goes on with whichever agent's run a folder holds; the options are those of `Agent.resume`."""
-    return _kind(runs.read_config(Path(run_dir))).resume(run_dir, **options)
-
-
-def _kind(table: dict[str, Any]) -> type[Agent]:
-    return AGENTS[algorithms.find(str(table.get("algorithm"))).name]
 
 
 def _said_of_versions(folder: Path) -> list[str]:

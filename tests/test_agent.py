@@ -6,8 +6,8 @@ import pytest
 
 import arac
 from arac import trees
-from arac.agent import AGENTS
 from arac.progress import Progress
+from arac.systems import AGENTS
 
 SMALL = {
     "hidden_size": 16,

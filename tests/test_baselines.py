@@ -281,7 +281,7 @@ def test_td3_learns_one_mini_batch_per_step_after_the_warm_up(monkeypatch):
 ])  # fmt: skip
 def test_the_originals_settings_are_the_defaults(module, expected):
     name = module.__name__.rsplit(".", maxsplit=1)[-1]
-    kind = arac.agent.AGENTS[name].algorithm.config
+    kind = arac.systems.AGENTS[name].algorithm.config
     fixed = module.rules(kind())
     assert isinstance(fixed, td3_updates.Rules)
     assert {key: getattr(fixed, key) for key in expected} == expected

@@ -12,8 +12,8 @@ import gymnasium
 import pytest
 
 from arac import metrics
-from arac.agent import ARAC
 from arac.cli import main
+from arac.systems import ARAC
 
 SMALL = ["--hidden-size", "16", "--batch-size", "16", "--warmup-steps", "50", "--eval-interval", "100"]
 SMALL += ["--eval-episodes", "2", "--replay-capacity", "1000", "--workers", "1"]

@@ -10,9 +10,9 @@ import pytest
 
 import arac
 from arac import checkpoint, manifest, trees
-from arac.agent import AGENTS
 from arac.algorithms import sac
 from arac.replay import sample
+from arac.systems import AGENTS
 
 SETTINGS = {
     "hidden_size": 16,

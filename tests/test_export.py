@@ -11,10 +11,10 @@ import pytest
 from drawn_agents import drawn
 
 import arac
-from arac.agent import AGENTS
 from arac.cli import main
 from arac.networks import MLP, Style
 from arac.policies import FlowPolicy
+from arac.systems import AGENTS
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples/act_without_jax.py"

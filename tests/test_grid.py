@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from arac.agent import SAC, load
 from arac.cli import main
 from arac.errors import EnvironmentFailure
 from arac.experiments import grid
@@ -15,6 +14,7 @@ from arac.experiments.catalogue import EXPERIMENTS
 from arac.experiments.forecast import Forecast, forecast, trial
 from arac.experiments.planning import Size
 from arac.sweeps.jobs import Job
+from arac.systems import SAC, load
 
 SETTINGS = {"hidden_size": 16, "batch_size": 16, "warmup_steps": 100, "eval_interval": 200, "eval_episodes": 1}
 SETTINGS |= {"replay_capacity": 1000, "workers": 0}

@@ -9,7 +9,7 @@ from gymnasium import spaces
 from helpers import Odd
 
 import arac
-from arac.agent import AGENTS
+from arac.systems import AGENTS
 
 SMALL = {
     "hidden_size": 16,

@@ -10,11 +10,11 @@ import imageio.v3 as iio
 import numpy as np
 import pytest
 
-from arac.agent import ARAC
 from arac.cli import main
 from arac.errors import UserError
 from arac.processes import one_thread
 from arac.runs import Run
+from arac.systems import ARAC
 from arac.video.picture import arrange
 
 LINE = re.compile(r"(?:episode (\d+): )?agent (\d+), rank (\d+) of (\d+): return (-?[\d,.]+), (\d+) steps")

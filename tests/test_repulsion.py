@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from arac.agent import AGENTS
 from arac.errors import UserError
 from arac.experiments import repulsion
 from arac.experiments.catalogue import EXPERIMENTS
 from arac.experiments.planning import Size
+from arac.systems import AGENTS
 
 RNG = np.random.default_rng(0)
 

@@ -14,8 +14,8 @@ import browser
 import pytest
 
 import arac
-from arac.agent import AGENTS
 from arac.algorithms import ALGORITHMS
+from arac.systems import AGENTS
 
 ROOT = Path(__file__).parents[1]
 LOADS = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src", "video": "src"}

@@ -8,7 +8,6 @@ from typing import Any
 import jax
 
 from arac import envs, updates
-from arac.agent import ARAC
 from arac.bench.machine import by_turns, filled_replay
 from arac.bench.peers import NO_EVALUATION
 from arac.bench.turns import ours, processes_by_turns
@@ -19,6 +18,7 @@ from arac.progress import Progress
 from arac.replay import replay_bytes
 from arac.rollout.local import LocalPool
 from arac.rollout.rollouts import Rollouts
+from arac.systems import ARAC
 from arac.updates import CriticLearner
 
 # Every member's episode has the same length here, so that a generation is the same work for all.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from arac.agent import ARAC
+from arac.systems import ARAC
 
 UPDATES = ("critic", "actors")
 NAMES = (*UPDATES, "collect", "evaluate", "save")

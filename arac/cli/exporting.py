@@ -23,7 +23,7 @@ class ExportArgs:
 
 
 def export(argv: list[str]) -> None:
-    from arac.agent import load
+    from arac.systems import load
 
     args = parse(ExportArgs, "export", argv)
     agent = load(args.run, say=say)

@@ -38,9 +38,9 @@ class PlayArgs:
 
 
 def play(argv: list[str]) -> None:
-    from arac.agent import load
     from arac.compiling import keep_between_runs
     from arac.population import top_k
+    from arac.systems import load
     from arac.video import limited
 
     args = parse(PlayArgs, "play", argv)

@@ -94,10 +94,10 @@ class EvaluateArgs:
 
 def train(argv: list[str]) -> None:
     from arac import presets, runs
-    from arac.agent import AGENTS
     from arac.algorithms import find
     from arac.compiling import keep_between_runs
     from arac.sweeps.jobs import run_name
+    from arac.systems import AGENTS
     from arac.training import check_memory, check_run
 
     keep_between_runs()
@@ -134,23 +134,23 @@ def train(argv: list[str]) -> None:
 
 
 def resume(argv: list[str]) -> None:
-    from arac import agent, runs
+    from arac import runs, systems
     from arac.compiling import keep_between_runs
 
     keep_between_runs()
     args = parse(ResumeArgs, "resume", argv)
     callback = args.callback.made()
     chosen = {"total_steps": args.steps, "workers": args.workers, "rollouts": args.rollouts, "callback": callback}
-    resumed = _run(args.run, lambda: agent.resume(args.run, **chosen, progress_bar=True, say=say))
+    resumed = _run(args.run, lambda: systems.resume(args.run, **chosen, progress_bar=True, say=say))
     _say_if_stopped(resumed, runs.read_config(args.run)["steps"])
     _say_what_came_out(resumed, args.run)
 
 
 def evaluate(argv: list[str]) -> None:
-    from arac.agent import load
     from arac.compiling import keep_between_runs
     from arac.display import episode_bar
     from arac.progress import Progress
+    from arac.systems import load
 
     keep_between_runs()
     args = parse(EvaluateArgs, "evaluate", argv)

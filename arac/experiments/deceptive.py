@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import rich.progress
 
-from arac.agent import load
 from arac.envs import deceptive
 from arac.envs.tasks import full_name
 from arac.experiments.outputs import write
@@ -17,6 +16,7 @@ from arac.experiments.playing import play_each
 from arac.plotting import pyplot
 from arac.runs import versions
 from arac.sweeps.jobs import Job, run_name
+from arac.systems import load
 
 ENV = "DeceptivePoint"
 # Small networks and a higher learning rate: seconds per run. The same for all, as far as a system has the setting.

@@ -12,7 +12,6 @@ import numpy as np
 import rich.progress
 
 from arac import envs, presets
-from arac.agent import AGENTS
 from arac.algorithms import find
 from arac.algorithms.shared import Context
 from arac.envs import EnvSpec
@@ -23,6 +22,7 @@ from arac.rollout.local import LocalPool
 from arac.rollout.rollouts import Rollouts
 from arac.sweeps.jobs import Job, steps_of, system_of
 from arac.sweeps.ledger import together
+from arac.systems import AGENTS
 from arac.timings import Spent, pace
 
 _EPISODE = 10  # steps of a made-up episode: populations play many of them

@@ -7,13 +7,13 @@ from typing import Any
 import rich.progress
 
 from arac import presets, runs
-from arac.agent import load
 from arac.envs.tasks import TASKS
 from arac.errors import UserError
 from arac.experiments import report
 from arac.experiments.planning import Size, planned
 from arac.files import write_durably
 from arac.sweeps.jobs import Job, has_reached
+from arac.systems import load
 
 # The paper's eight tasks: those that its table of parameters has.
 PAPER_ENVS = tuple(env for name, env in TASKS.items() if name in presets.paper_table())

@@ -17,7 +17,7 @@ import rich.progress
 from jaxtyping import Float
 
 from arac import streams
-from arac.agent import Agent, load
+from arac.agent import Agent
 from arac.diversity import mean_kl, pairwise_kl
 from arac.experiments.outputs import write
 from arac.experiments.planning import Size, planned, slug
@@ -26,6 +26,7 @@ from arac.metrics import read_evaluations
 from arac.plotting import pyplot
 from arac.runs import versions
 from arac.sweeps.jobs import Job, run_name
+from arac.systems import load
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "lambda 0": {"ar_coefficient": 0.0},

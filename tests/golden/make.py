@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from arac.agent import AGENTS
 from arac.manifest import FORMAT
+from arac.systems import AGENTS
 
 OBSERVATIONS = np.linspace(-1, 1, 12).reshape(3, 4).round(3)
 SETTINGS = {
