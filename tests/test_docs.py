@@ -5,10 +5,12 @@ takes the place of LARGER tasks, `learn` takes at most STEPS environment steps, 
 further than the run was started for, `evaluate` plays at most two episodes, and the settings in TINY are at most as
 large as there.
 
-Commands in RUN are really run, with small numbers behind the flags in SMALLER; those in PARSED are read by their real
-parsers and go no further, for the reason that stands there. Folders below runs/ that a page speaks of without having
-made them are copies of one small run: README's first `arac train`, on TASK. TASK and sizes are those of test_cli.py,
-so that the same loops need not be compiled again.
+Commands in RUN are really run, with small numbers behind the flags in SMALLER, and so are `play` into a video, `watch`
+until its page has answered, and `sweep` with SWEEP in place of the page's file, which is read with --dry-run. All
+others are read by their real parsers and go no further, for the reason in PARSED. Folders below runs/ that a page
+speaks of without having made them are copies of one small run: README's first `arac train`, on TASK. TASK and sizes
+are those of test_cli.py, those for policies of one's own those of test_custom_policy.py, so that the same loops need
+not be compiled again.
 """
 
 import re
@@ -16,9 +18,13 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import webbrowser
+from ctypes.util import find_library
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from threading import Thread
+from urllib.request import urlopen
 
 import documents
 import pytest
@@ -29,8 +35,10 @@ from arac import agent, envs
 from arac.algorithms import ALGORITHMS
 from arac.cli import COMMANDS, main
 from arac.cli.completion import options
+from arac.watch.server import Server
 
-TASK, LARGER = "InvertedPendulum-v5", re.compile(r"\b(Hopper|HalfCheetah|Walker2d|Ant|Humanoid)-v5\b")
+TASK = "InvertedPendulum-v5"
+LARGER = re.compile(r"\b((Hopper|HalfCheetah|Walker2d|Ant|Humanoid)-v5|Pendulum-v1)\b")
 STEPS, EPISODE_STEPS = 100, 50
 TINY = {
     "hidden_size": 16,
@@ -40,22 +48,26 @@ TINY = {
     "replay_capacity": 1000,
     "workers": 1,
 }
-SMALLER = {"--steps": "400", "--episodes": "2"}
+FEW = {"population_size": 2, "elites": 2}  # with a policy of one's own
+SMALLER = {"--steps": "400", "--episodes": "2", "--max-steps": "5", "--port": "0"}
 RUN = {"resume", "evaluate", "doctor", "report", "list", "completion", "export", "--version", "--help"}
 PARSED = {
     "train": "minutes, and each task compiles anew; README's first one is run",
-    "sweep": "many runs; tests/test_sweeps.py. Here its file is read, too, with --dry-run",
+    "sweep": "on a cluster; tests/reliability has real ones",
     "reproduce": "minutes to weeks; tests/test_experiments.py",
     "bench": "half an hour; tests/test_bench.py",
-    "play": "draws; it has tests of its own",
-    "watch": "goes on until it is stopped; it has tests of its own",
+    "play": "in a window, or where nothing can draw; tests/test_play.py",
 }
+SWEEP = f'algorithms = ["sac"]\ntasks = ["{TASK}"]\nseeds = 1\nsteps = {STEPS}\n[settings]\n'
+SWEEP += "".join(f"{name} = {value}\n" for name, value in TINY.items())
 NOT_RUN = {
     "source": "changes the reader's shell",
     "printf": "damages a run, for show",
     "ray": "starts a cluster; tests/reliability has real ones",
     "tensorboard": "goes on until it is stopped; tests/test_cli.py reads the events",
 }
+CAN_DRAW = find_library("OSMesa") is not None
+FILMS = re.compile(r"\b(film|PeriodicVideo)\(")
 OPTIONAL = {"stable_baselines3"}  # a block that imports one of these is left out where it is not installed
 
 
@@ -80,7 +92,8 @@ def small(monkeypatch):
     init, learn, resume, evaluate = cls.__init__, cls.learn, cls.resume.__func__, cls.evaluate
 
     def small_init(self, env, **given):
-        known = {name: value for name, value in TINY.items() if hasattr(self.algorithm.config, name)}
+        wanted = TINY | (FEW if "policy" in given else {})
+        known = {name: value for name, value in wanted.items() if hasattr(self.algorithm.config, name)}
         limits = {"max_episode_steps": EPISODE_STEPS, **known}
         init(self, env, **given | {name: min(given.get(name, value), value) for name, value in limits.items()})
 
@@ -94,9 +107,15 @@ def small(monkeypatch):
 @pytest.mark.usefixtures("small")
 def test_python(page, run, tmp_path, monkeypatch):
     code = documents.blocks(page, "python")
+    if FILMS.search("".join(code)):
+        if not CAN_DRAW:
+            pytest.skip("drawing without a screen needs Debian's libosmesa6")
+        monkeypatch.setenv("MUJOCO_GL", "osmesa")
     spoken_of, made = (re.findall(pattern, "".join(code)) for pattern in (r'"(runs[/\w-]*)"', r'run_dir="([^"]+)"'))
     provide(run, tmp_path, set(spoken_of) - set(made))
     monkeypatch.chdir(tmp_path)
+    for program in (words for words in documents.commands(page) if words[0] == "python"):
+        monkeypatch.setattr(sys, "argv", program[1:])  # a page may show a program and how it is called
     namespace = {"__name__": "__main__"}
     for number, text in enumerate(code, 1):
         try:
@@ -104,6 +123,11 @@ def test_python(page, run, tmp_path, monkeypatch):
         except ModuleNotFoundError as missing:
             if str(missing.name).partition(".")[0] not in OPTIONAL:
                 raise
+
+
+def test_the_example_without_jax_is_shown_as_it_is():
+    example = documents.ROOT / "examples" / "act_without_jax.py"
+    assert example.read_text() in documents.blocks(documents.ROOT / "docs" / "api.md", "python")
 
 
 @pages(documents.commands)
@@ -115,7 +139,7 @@ def test_commands(page, run, tmp_path, monkeypatch):
         program, *rest = words
         if program == "arac":
             provide(run, tmp_path, [word for word in rest if word.startswith("runs")])
-            try_arac(rest, monkeypatch)
+            try_arac(rest, run, monkeypatch)
         elif program not in NOT_RUN:
             {"make": try_make, "pip": try_pip, "python": try_python}[program](rest)
 
@@ -154,19 +178,62 @@ def provide(run, folder, paths):
             shutil.copytree(run, wanted)
 
 
-def try_arac(words, monkeypatch):
+def try_arac(words, run, monkeypatch):
     name = words[0]
+    shrunk = [SMALLER.get(before, word) for before, word in pairwise(["", *words])]
     assert name in (*COMMANDS, "--version", "--help")
     if name in RUN:
-        shrunk = [SMALLER.get(before, word) for before, word in pairwise(["", *words])]
         assert status(shrunk) == 0, words
-        return
-    assert name in PARSED, f"say in tests/test_docs.py how `arac {name}` is tried"
-    assert parsed(words, monkeypatch), words
-    if name == "train" and ":" not in words[1]:
-        envs.check(words[1])
-    if name == "sweep" and words[1].endswith(".toml") and "ray" not in words:
-        assert status([*words, "--dry-run"]) == 0
+    elif name == "watch":
+        visit(shrunk, monkeypatch)
+    elif name == "play" and "--video" in words and CAN_DRAW:
+        monkeypatch.setenv("MUJOCO_GL", "osmesa")
+        limit = [] if "--max-steps" in words else ["--max-steps", SMALLER["--max-steps"]]
+        alike = [re.sub(r".+(?=\.(mp4|gif)$)", "video", word) for word in shrunk[2:]]
+        assert film(name, str(run), *alike, *limit) == 0, words
+    elif name == "sweep" and "ray" not in words:
+        try_sweep(words)
+    else:
+        assert name in PARSED, f"say in tests/test_docs.py how `arac {name}` is tried"
+        assert parsed(words, monkeypatch), words
+        if name == "train" and ":" not in words[1]:
+            envs.check(words[1])
+
+
+@cache
+def film(*words):
+    """What differs in names alone is filmed once."""
+    return status(words)
+
+
+def try_sweep(words):
+    """The page's file is read, and one like it, under the same name, is carried out."""
+    if words[1] != "status":
+        assert status([*words, "--dry-run"]) == 0, words
+        tiny = Path("tiny", words[1])
+        tiny.parent.mkdir(exist_ok=True)
+        tiny.write_text(SWEEP)
+        words = [words[0], str(tiny), *words[2:]]
+    assert status(words) == 0, words
+
+
+def visit(words, monkeypatch):
+    """Starts the page, reads it once and stops it."""
+    real, answers = Server.serve_forever, []
+
+    def serve(server):
+        thread = Thread(target=real, args=(server,))
+        thread.start()
+        with urlopen(server.address) as page:
+            answers.append(page.status)
+        server.shutdown()
+        thread.join()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Server, "serve_forever", serve)
+        patched.setattr(webbrowser, "open", lambda _: None)
+        assert (status(words), answers) == (130, [200]), words
 
 
 def status(words):
