@@ -12,7 +12,7 @@ from arac.experiments.paper import SYSTEMS, TABLE
 from arac.presets import configured, task_name
 
 # Settings that are about running, not about what is learned.
-_RUNNING = ("workers", "episode_timeout", "checkpoint_interval", "replay_capacity")
+_RUNNING = ("workers", "rollouts", "episode_timeout", "checkpoint_interval", "replay_capacity")
 # Settings about evaluating: with others a run is still the paper's.
 _EVALUATING = {"eval_interval", "eval_episodes"}
 
