@@ -34,7 +34,10 @@ class Callback:
         """The population was measured: this is the row of evaluations.jsonl."""
 
     def on_checkpoint(self, agent: "Agent", folder: Path) -> bool | None:
-        """A checkpoint of this state was written into this folder. The run removes it when two newer ones are there."""
+        """A checkpoint of this state was written into this folder. The run removes it when two newer ones are there.
+
+        Not told of: the one that is written because something failed.
+        """
 
     def on_end(self, agent: "Agent", outcome: Outcome) -> None:
         """Training has ended, whichever way; what was learned is saved."""
