@@ -14,6 +14,17 @@ from gymnasium.spaces import Box, Dict, Discrete
 
 from arac.rollout.episode import Episode
 
+# Of runs that take a second; what is compiled for one is found by all.
+SMALL = {
+    "hidden_size": 16,
+    "batch_size": 16,
+    "warmup_steps": 50,
+    "eval_interval": 100,
+    "eval_episodes": 2,
+    "replay_capacity": 1000,
+    "workers": 0,
+}
+
 
 class Probe(gymnasium.Env):
     """Observes (a number drawn at reset, the step, the last action); does wrong at a step, if told to.

@@ -3,21 +3,12 @@
 import gymnasium
 import numpy as np
 import pytest
+from helpers import SMALL
 
 import arac
 from arac import trees
 from arac.progress import Progress
 from arac.systems import AGENTS
-
-SMALL = {
-    "hidden_size": 16,
-    "batch_size": 16,
-    "warmup_steps": 50,
-    "eval_interval": 100,
-    "eval_episodes": 2,
-    "replay_capacity": 1000,
-    "workers": 0,
-}
 
 
 @pytest.fixture(scope="module")

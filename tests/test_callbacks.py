@@ -4,6 +4,7 @@ import sys
 from itertools import pairwise
 from types import SimpleNamespace
 
+import helpers
 import imageio.v3 as iio
 import jax
 import numpy as np
@@ -15,16 +16,7 @@ from arac.callbacks import Callback, PeriodicVideo, StopAtReturn
 from arac.cli import main
 from arac.video.picture import arrange
 
-SMALL = {
-    "hidden_size": 16,
-    "batch_size": 16,
-    "warmup_steps": 50,
-    "eval_interval": 100,
-    "eval_episodes": 2,
-    "replay_capacity": 1000,
-    "checkpoint_interval": 70,
-    "workers": 0,
-}
+SMALL = {**helpers.SMALL, "checkpoint_interval": 70}
 FLAGS = [word for name, value in SMALL.items() for word in (f"--{name.replace('_', '-')}", str(value))]
 STEPS = 300
 EVENTS = ["on_generation", "on_evaluation", "on_checkpoint"]

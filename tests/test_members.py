@@ -6,20 +6,11 @@ import numpy as np
 import pytest
 from drawn_agents import drawn
 from gymnasium import spaces
-from helpers import Odd
+from helpers import SMALL, Odd
 
 import arac
 from arac.systems import AGENTS
 
-SMALL = {
-    "hidden_size": 16,
-    "batch_size": 16,
-    "warmup_steps": 50,
-    "eval_interval": 100,
-    "eval_episodes": 2,
-    "replay_capacity": 1000,
-    "workers": 0,
-}
 OBSERVATION = np.array([0.1, -0.2, 0.3, 0.0])
 
 

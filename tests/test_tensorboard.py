@@ -9,6 +9,7 @@ import sys
 import time
 import urllib.request
 
+import helpers
 import numpy as np
 import pytest
 from PIL import Image
@@ -17,16 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import arac
 from arac import checkpoint, heatmap, metrics
 
-SMALL = {
-    "hidden_size": 16,
-    "batch_size": 16,
-    "warmup_steps": 50,
-    "eval_interval": 100,
-    "eval_episodes": 2,
-    "replay_capacity": 1000,
-    "checkpoint_interval": 100,
-    "workers": 0,
-}
+SMALL = {**helpers.SMALL, "checkpoint_interval": 100}
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import json
 import struct
 
 import pytest
+from helpers import SMALL
 
 import arac
 from arac import metrics
@@ -13,15 +14,6 @@ from arac.cli import main
 
 wandb = pytest.importorskip("wandb")
 
-SMALL = {
-    "hidden_size": 16,
-    "batch_size": 16,
-    "warmup_steps": 50,
-    "eval_interval": 100,
-    "eval_episodes": 2,
-    "replay_capacity": 1000,
-    "workers": 0,
-}
 TRAIN = ["train", "InvertedPendulum-v5", "--algo", "sac", "--seed", "3", "--steps", "300"]
 TRAIN += [word for name, value in SMALL.items() for word in (f"--{name.replace('_', '-')}", str(value))]
 
