@@ -2,14 +2,15 @@
 
 import faulthandler
 import os
-import pickle
 import sys
 import uuid
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
+import jax
 import mujoco
+import numpy as np
 
 from arac import clusters
 from arac.envs import EnvSpec, make
@@ -34,7 +35,7 @@ class RayPool:
         self._spec = spec
         self._time_limit = time_limit
         self._name = uuid.uuid4().hex
-        self._last: tuple[bytes, Any] | None = None  # the policies that were sent last, and where they are
+        self._last: tuple[Any, Any] | None = None  # the policies that were sent last, and where they are
         self._stack = ExitStack()
         self._ray = self._stack.enter_context(clusters.connected(show_output=True))
         self._spec_there = self._ray.put(spec)
@@ -88,9 +89,10 @@ class RayPool:
 
     def _sent(self, policies: list[Any]) -> Any:
         """Where they are in the object store: a generation is evaluated and then collects with the same ones."""
-        written = pickle.dumps(policies)
-        if self._last is None or self._last[0] != written:
-            self._last = (written, self._ray.put(policies))
+        leaves, structure = jax.tree.flatten(policies)
+        these = structure, [leaf.tobytes() if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
+        if self._last is None or self._last[0] != these:
+            self._last = (these, self._ray.put(policies))
         return self._last[1]
 
     def _answer(self, reference: Any, task: Task) -> Episode | Failure:
