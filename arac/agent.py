@@ -20,6 +20,7 @@ from arac.display import Pace, choose
 from arac.envs import EnvSpec, Maker
 from arac.errors import Interrupted, UserError
 from arac.members import Cast, Member
+from arac.metrics import fitness_at
 from arac.policies.custom import CustomPolicy
 from arac.presets import configured
 from arac.processes import cores
@@ -221,6 +222,7 @@ class Agent:
             if target > goal:
                 run.aim(target)
             agent = cls._made(here, state, replay)
+            agent._fitness = fitness_at(folder, state.env_steps)
             for sentence in [*found, *_said_of_versions(folder)]:
                 say(sentence)
             reached = agent.state.env_steps
@@ -342,16 +344,18 @@ class Agent:
             UserError: if there is no such thing, or it is another algorithm's.
         """
         path = Path(path)
-        if path.is_dir():
-            description, _ = runs.read(path, env, policy)
-            cls._check_kind(description)
-            state, _, skipped = checkpoint.load(path, description.outline(), description.differences)
-            for reason in skipped:
-                say(f"skipped {reason}")
-        else:
+        if not path.is_dir():
             description, state = agent_file.read(path, env, policy)
             cls._check_kind(description)
-        return cls._made(description, state)
+            return cls._made(description, state)
+        description, _ = runs.read(path, env, policy)
+        cls._check_kind(description)
+        state, _, skipped = checkpoint.load(path, description.outline(), description.differences)
+        for reason in skipped:
+            say(f"skipped {reason}")
+        agent = cls._made(description, state)
+        agent._fitness = fitness_at(path, state.env_steps)
+        return agent
 
     @classmethod
     def _check_kind(cls, description: Description) -> None:

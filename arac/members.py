@@ -65,12 +65,12 @@ class Cast(NamedTuple):
 
     @staticmethod
     def of(state: Any, env: EnvSpec, rng: np.random.Generator, fitness: np.ndarray | None) -> "Cast":
-        """`fitness` is of all members, or of the champion alone, as the system measures it; or of none."""
+        """`fitness` is of all members, or of the champion alone, as it was measured; other lengths tell nothing."""
         policies = _one_by_one(state.population)
         known = dict.fromkeys(range(len(policies)))
-        if fitness is not None:
-            measured = range(len(policies)) if len(fitness) == len(policies) else [state.champion]
-            known |= dict(zip(measured, map(float, fitness), strict=True))
+        measured = {len(policies): range(len(policies)), 1: [state.champion]}
+        if fitness is not None and len(fitness) in measured:
+            known |= dict(zip(measured[len(fitness)], map(float, fitness), strict=True))
         elites = getattr(state, "elites", (state.champion,))
         population = tuple(
             Member(policy, env, rng, known[number], number in elites) for number, policy in enumerate(policies)

@@ -16,6 +16,7 @@ from arac.archive import Archive
 from arac.diversity import mean_kl
 from arac.events import Events
 from arac.files import Seal, append, seal, sync_folder, write_durably
+from arac.reading import last_line, numbers, parsed, whole
 
 EPISODE_COLUMNS = ("env_steps", "generation", "member", "episode", "return", "length")
 # The files whose bytes follow from config and seed, with what each begins with.
@@ -93,6 +94,15 @@ class Metrics:
 def read_evaluations(folder: Path) -> list[dict[str, Any]]:
     """The rows of a run folder."""
     return [json.loads(line) for line in (folder / "evaluations.jsonl").read_text().splitlines()]
+
+
+def fitness_at(folder: Path, env_steps: int) -> np.ndarray | None:
+    """Of the agents that a run had at so many steps; None if they were not evaluated then, or nobody can tell."""
+    try:
+        row = parsed(last_line(folder / "evaluations.jsonl"))
+        return np.array(numbers(row["fitness"])) if whole(row["env_steps"]) == env_steps else None
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 def evaluation_row(evaluation: Evaluation) -> dict[str, Any]:

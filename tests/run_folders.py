@@ -1,12 +1,14 @@
-"""Run folders made by hand, and what a report makes of them."""
+"""Run folders made by hand, what a report makes of them, and whether two are the same."""
 
 import json
 import re
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import tomli_w
 
+from arac import trees
 from arac.algorithms import ALGORITHMS
 from arac.experiments import gaps, report, summary
 from arac.experiments.collection import collect
@@ -73,3 +75,13 @@ def written(folder, *others):
 
 def data_of(text):
     return json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
+
+
+def assert_same_run(agent, other, folder, other_folder):
+    """All that was learned and all rows of two runs."""
+    first, second = trees.to_arrays(agent.state), trees.to_arrays(other.state)
+    assert first.keys() == second.keys()
+    for name, array in first.items():
+        np.testing.assert_array_equal(array, second[name], err_msg=name)
+    for name in ("evaluations.jsonl", "episodes.csv"):
+        assert (folder / name).read_bytes() == (other_folder / name).read_bytes(), name

@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from run_folders import assert_same_run
 
 import arac
-from arac import envs, trees
+from arac import envs
 from arac.losses import Archived, attraction_repulsion_loss, flow_kl, policy_kl, sampled_kl
 from arac.policies import FlowPolicy
 from arac.policies.custom import Own
@@ -34,15 +35,6 @@ def trained(folder, *, callback=None, **settings):
 
 def resumed(folder):
     return arac.resume(folder, policy=KumaraswamyPolicy, say=lambda _: None)
-
-
-def assert_same(agent, other, folder, other_folder):
-    first, second = trees.to_arrays(agent.state), trees.to_arrays(other.state)
-    assert first.keys() == second.keys()
-    for name, array in first.items():
-        np.testing.assert_array_equal(array, second[name], err_msg=name)
-    for name in ("evaluations.jsonl", "episodes.csv"):
-        assert (folder / name).read_bytes() == (other_folder / name).read_bytes(), name
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +64,7 @@ def test_stopped_and_resumed_is_like_never_stopped(stop, whole, tmp_path):
     agent, folder = whole
     stopped = trained(tmp_path / "run", callback=lambda agent, _: agent.state.generation < stop)
     assert stopped.state.generation == stop < agent.state.generation
-    assert_same(agent, resumed(tmp_path / "run"), folder, tmp_path / "run")
+    assert_same_run(agent, resumed(tmp_path / "run"), folder, tmp_path / "run")
 
 
 def test_killed_before_its_last_checkpoints_it_goes_on_the_same(whole, tmp_path):
@@ -81,12 +73,12 @@ def test_killed_before_its_last_checkpoints_it_goes_on_the_same(whole, tmp_path)
     shutil.copytree(folder, tmp_path / "run")
     for checkpoint in sorted((tmp_path / "run" / "checkpoints").iterdir())[2:]:
         shutil.rmtree(checkpoint)
-    assert_same(agent, resumed(tmp_path / "run"), folder, tmp_path / "run")
+    assert_same_run(agent, resumed(tmp_path / "run"), folder, tmp_path / "run")
 
 
 def test_worker_processes_import_it(whole, tmp_path):
     agent, folder = whole
-    assert_same(agent, trained(tmp_path / "run", workers=1), folder, tmp_path / "run")
+    assert_same_run(agent, trained(tmp_path / "run", workers=1), folder, tmp_path / "run")
 
 
 def test_it_is_loaded_with_its_class_and_with_no_other(whole, tmp_path):

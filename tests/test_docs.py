@@ -1,16 +1,17 @@
-"""Every command and every piece of Python in README and docs is tried, as far as seconds allow.
+"""Every command and every piece of Python in README and docs is tried, in small.
 
 Python is really run, a page's blocks in order and in one namespace, in a folder of its own. What is shrunk: TASK
 takes the place of LARGER tasks, `learn` takes at most STEPS environment steps, episodes EPISODE_STEPS, `resume` goes no
 further than the run was started for, `evaluate` plays at most two episodes, and the settings in TINY are at most as
 large as there.
 
-Commands in RUN are really run, with small numbers behind the flags in SMALLER, and so are `play` into a video, `watch`
-until its page has answered, and `sweep` with SWEEP in place of the page's file, which is read with --dry-run. All
-others are read by their real parsers and go no further, for the reason in PARSED. Folders below runs/ that a page
-speaks of without having made them are copies of one small run: README's first `arac train`, on TASK. TASK and sizes
-are those of test_cli.py, those for policies of one's own those of test_custom_policy.py, so that the same loops need
-not be compiled again.
+Commands of ours are really run, with small numbers behind their flags: SMALLER, TRAINED and REPRODUCED. `train` is
+on TASK, whichever task the page names; experiments have the sizes that `small_experiments` gives them; `watch` goes on
+until its page has answered; `sweep` has SWEEP in place of the page's file, which is read with --dry-run. What needs a
+screen, several machines or half an hour is read by its real parser and goes no further: PARSED. Of a target of make,
+its commands of ours are tried. Folders below runs/ that a page speaks of without having made them are copies of one
+small run: README's first `arac train`, on TASK. TASK and sizes are those of test_cli.py, those for policies of one's
+own those of test_custom_policy.py, so that the same loops need not be compiled again.
 """
 
 import re
@@ -20,6 +21,7 @@ import sys
 import tomllib
 import webbrowser
 from ctypes.util import find_library
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -35,6 +37,8 @@ from arac import agent, envs
 from arac.algorithms import ALGORITHMS
 from arac.cli import COMMANDS, main
 from arac.cli.completion import options
+from arac.experiments import didactic, repulsion
+from arac.experiments.catalogue import EXPERIMENTS
 from arac.watch.server import Server
 
 TASK = "InvertedPendulum-v5"
@@ -50,14 +54,25 @@ TINY = {
 }
 FEW = {"population_size": 2, "elites": 2}  # with a policy of one's own
 SMALLER = {"--steps": "400", "--episodes": "2", "--port": "0"}
+TRAINED = {"--steps": "200", **dict(zip(SMALL[::2], SMALL[1::2], strict=True))}
+IF_GIVEN = {"--video-interval": "100", "--population-size": "5", "--elites": "2"}
+REPRODUCED = {"--steps": "200", "--seeds": "1"}
 RUN = {"resume", "evaluate", "doctor", "report", "list", "completion", "export", "--version", "--help"}
 PARSED = {
-    "train": "minutes, and each task compiles anew; README's first one is run",
-    "sweep": "on a cluster; tests/reliability has real ones",
-    "reproduce": "minutes to weeks; tests/test_experiments.py",
-    "bench": "half an hour; tests/test_bench.py",
     "play": "in a window, or where nothing can draw; tests/test_play.py",
+    "sweep": "on a cluster of several machines; tests/reliability has one of two nodes",
+    "bench": "half an hour; tests/test_bench.py",
 }
+MY_MODULE = """
+import gymnasium
+from gymnasium.envs.mujoco.inverted_pendulum_v5 import InvertedPendulumEnv
+
+def make(size):
+    assert size == 3
+    return InvertedPendulumEnv()
+
+gymnasium.register("MyEnv-v0", entry_point=make)
+"""
 SWEEP = f'algorithms = ["sac"]\ntasks = ["{TASK}"]\nseeds = 1\nsteps = {STEPS}\n[settings]\n'
 SWEEP += "".join(f"{name} = {value}\n" for name, value in TINY.items())
 NOT_RUN = {
@@ -79,10 +94,9 @@ def pages(what):
 def run(tmp_path_factory):
     """README's first training, small."""
     words = next(words for words in documents.commands(documents.ROOT / "README.md") if words[:2] == ["arac", "train"])
-    changed = {"--run-dir": str(tmp_path_factory.mktemp("docs") / "run"), "--steps": "300"}
-    shrunk = [changed.get(before, word) for before, word in pairwise(words)]
-    assert status(["train", TASK, *shrunk[2:], *SMALL]) == 0
-    return Path(changed["--run-dir"])
+    folder = tmp_path_factory.mktemp("docs") / "run"
+    assert status(["train", TASK, *shrunk(words[3:], TRAINED | {"--steps": "300", "--run-dir": str(folder)})]) == 0
+    return folder
 
 
 @pytest.fixture
@@ -130,18 +144,63 @@ def test_the_example_without_jax_is_shown_as_it_is():
     assert example.read_text() in documents.blocks(documents.ROOT / "docs" / "api.md", "python")
 
 
-@pages(documents.commands)
-def test_commands(page, run, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def reproduced(tmp_path_factory):
+    """A folder for the runs of all experiments on all pages: what is finished is not run again."""
+    return tmp_path_factory.mktemp("reproduced")
+
+
+@pytest.fixture
+def small_experiments(monkeypatch):
+    """Every experiment in seconds, also at the paper's scale. That with the trap is the one of test_experiments.py."""
+    on_task = {"envs": (TASK,), "settings": TINY | {"eval_interval": 100, "workers": 0}}
+    for name, experiment in EXPERIMENTS.items():
+        steps = 1400 if name == "deceptive" else int(REPRODUCED["--steps"])
+        small, full = (
+            replace(size, seeds=1, steps=steps, **(on_task if size.envs else {}))
+            for size in (experiment.small, experiment.full)
+        )
+        monkeypatch.setitem(EXPERIMENTS, name, replace(experiment, small=small, full=full))
+    monkeypatch.setattr(repulsion, "ACTIONS", 20)
+    monkeypatch.setattr(didactic, "CONTENDERS", dict(list(didactic.CONTENDERS.items())[:3]))
+
+
+@pytest.fixture
+def equipped(tmp_path, monkeypatch):
+    """A folder with what the pages take for granted: a sweep's file, a module with an environment."""
     [spec] = documents.blocks(documents.ROOT / "docs" / "scaling.md", "toml")
     (tmp_path / "lambda.toml").write_text(spec)
-    for words in documents.commands(page):
-        program, *rest = words
+    (tmp_path / "mymodule.py").write_text(MY_MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    if CAN_DRAW:
+        monkeypatch.setenv("MUJOCO_GL", "osmesa")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pages(documents.commands)
+@pytest.mark.usefixtures("small_experiments")
+def test_commands(page, run, reproduced, equipped, monkeypatch):
+    def try_arac(name, *words):
+        assert name in (*COMMANDS, "--version", "--help")
+        if name == "train":
+            try_train(words)
+        elif name == "reproduce":
+            try_reproduce(words, reproduced)
+        else:
+            provide(run, equipped, [word for word in words if word.startswith("runs")])
+            try_other([name, *words], run, monkeypatch)
+
+    for program, *words in documents.commands(page):
         if program == "arac":
-            provide(run, tmp_path, [word for word in rest if word.startswith("runs")])
-            try_arac(rest, run, monkeypatch)
+            try_arac(*words)
+        elif program == "make":
+            for ours in made_by(words):
+                try_arac(*ours)
         elif program not in NOT_RUN:
-            {"make": try_make, "pip": try_pip, "python": try_python}[program](rest)
+            {"pip": try_pip, "python": try_python}[program](words)
 
 
 @pages(documents.scripts)
@@ -158,7 +217,7 @@ def test_commands_in_the_text(page):
     """These have placeholders; what has none is there: the command, its flags, the target."""
     for program, name, *rest in documents.mentioned(page):
         if program == "make":
-            try_make([name])
+            made_by([name])
         elif name not in ("COMMAND", "--version", "--help"):
             assert {word for word in rest if re.fullmatch("--[a-z-]+", word)} <= flags_of(name), (name, rest)
 
@@ -178,25 +237,48 @@ def provide(run, folder, paths):
             shutil.copytree(run, wanted)
 
 
-def try_arac(words, run, monkeypatch):
+def shrunk(words, smaller, always=True):
+    """The words with small numbers behind their flags, and the flags that are missing."""
+    kept = [smaller.get(before, word) for before, word in pairwise(["", *words])]
+    return kept + [word for flag in smaller if always and flag not in words for word in (flag, smaller[flag])]
+
+
+def try_train(words):
+    task, *flags = words
+    if ":" not in task:
+        envs.check(task)
+        task = TASK
+    if "--video-interval" in flags and not CAN_DRAW:
+        pytest.skip("drawing without a screen needs Debian's libosmesa6")
+    if "--run-dir" not in flags:
+        shutil.rmtree("runs", ignore_errors=True)  # with the run of a command before, which would have the same name
+    small = shrunk(shrunk(flags, IF_GIVEN, always=False), TRAINED)
+    assert status(["train", task, *small]) == 0, words
+
+
+def try_reproduce(words, folder):
+    name, *flags = (LARGER.sub(TASK, word) for word in words)
+    small = shrunk(flags, REPRODUCED, always=False)
+    agreed = ["--yes"] if "--full" in flags else []
+    places = {"--runs": str(folder / "runs"), "--out": str(folder / "shown")}
+    assert status(["reproduce", name, *shrunk(small, places), *agreed]) == 0, words
+
+
+def try_other(words, run, monkeypatch):
     name = words[0]
-    shrunk = [SMALLER.get(before, word) for before, word in pairwise(["", *words])]
-    assert name in (*COMMANDS, "--version", "--help")
+    small = shrunk(words, SMALLER, always=False)
     if name in RUN:
-        assert status(shrunk) == 0, words
+        assert status(small) == 0, words
     elif name == "watch":
-        visit(shrunk, monkeypatch)
+        visit(small, monkeypatch)
     elif name == "play" and "--video" in words and CAN_DRAW:
-        monkeypatch.setenv("MUJOCO_GL", "osmesa")
-        flags = re.sub(r"\S+(?=\.(mp4|gif))", "video", re.sub(r"--max-steps \d+", "", " ".join(shrunk[2:])))
+        flags = re.sub(r"\S+(?=\.(mp4|gif))", "video", re.sub(r"--max-steps \d+", "", " ".join(small[2:])))
         assert film(name, str(run), *flags.split(), "--max-steps", "5") == 0, words
-    elif name == "sweep" and "ray" not in words:
+    elif name == "sweep" and "--address" not in words:
         try_sweep(words)
     else:
         assert name in PARSED, f"say in tests/test_docs.py how `arac {name}` is tried"
         assert parsed(words, monkeypatch), words
-        if name == "train" and ":" not in words[1]:
-            envs.check(words[1])
 
 
 @cache
@@ -262,8 +344,11 @@ def parsed(words, monkeypatch):
             return True
 
 
-def try_make(words):
-    subprocess.run(["make", "-n", *words], cwd=documents.ROOT, check=True, capture_output=True)
+def made_by(words):
+    """Commands of ours that a target of make consists of."""
+    shown = subprocess.run(["make", "-n", *words], cwd=documents.ROOT, check=True, capture_output=True, text=True)
+    lines = "\n".join(line for line in shown.stdout.splitlines() if line.startswith(".venv/bin/arac "))
+    return [words for _, *words in documents.split(lines)]
 
 
 def try_pip(words):

@@ -177,5 +177,13 @@ def test_what_has_no_name_cannot_make_an_environment():
     assert "env_kwargs" in refusal(partial(hopper, noise=0.0))
 
 
+def test_a_module_that_is_not_found_may_be_in_this_folder(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text("raise SystemExit('somebody else wrote this')")
+    monkeypatch.chdir(tmp_path)
+    said = refusal("mine:Env-v0")
+    assert "No module named 'mine'" in said
+    assert said.endswith("PYTHONPATH=. before the command finds modules of this folder.")
+
+
 def test_a_function_that_fails_is_the_users_mistake():
     assert "cannot be made: TypeError" in refusal(hopper, kwargs={"nois": 1})

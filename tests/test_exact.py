@@ -7,9 +7,10 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from run_folders import assert_same_run
 
 import arac
-from arac import checkpoint, manifest, trees
+from arac import checkpoint, manifest
 from arac.algorithms import sac
 from arac.replay import sample
 from arac.systems import AGENTS
@@ -39,12 +40,7 @@ def resumed(folder):
 
 
 def assert_same(agent, other, folder, other_folder):
-    first, second = trees.to_arrays(agent.state), trees.to_arrays(other.state)
-    assert first.keys() == second.keys()
-    for name, array in first.items():
-        np.testing.assert_array_equal(array, second[name], err_msg=name)
-    for name in ("evaluations.jsonl", "episodes.csv"):
-        assert (folder / name).read_bytes() == (other_folder / name).read_bytes(), name
+    assert_same_run(agent, other, folder, other_folder)
     keys = jax.random.key(0), 500
     for mine, others in zip(sampled(agent, *keys), sampled(other, *keys), strict=True):
         np.testing.assert_array_equal(mine, others)

@@ -66,6 +66,25 @@ def test_every_system_has_members(name):
     assert agent.population[-1].predict(np.zeros((2, 4)))[0].shape == (2, 1)
 
 
+@pytest.mark.parametrize("kind", [arac.ARAC, arac.ERL])
+def test_what_is_loaded_from_a_run_knows_how_it_was_measured(kind, tmp_path):
+    trained = kind("InvertedPendulum-v5", seed=1, **SMALL).learn(200, run_dir=tmp_path / "run")
+    expected = [member.fitness for member in trained.population]
+    loaded = arac.load(tmp_path / "run")
+    assert loaded.champion.fitness is not None
+    assert [member.fitness for member in loaded.population] == expected
+    rows = tmp_path / "run" / "evaluations.jsonl"
+    last = rows.read_text().splitlines()[-1]
+    for text in (
+        "",
+        last[:-9] + "\n",
+        last.replace('"fitness": [', '"fitness": [1.0, 2.0, ') + "\n",
+        last.replace(":", ": 1", 1) + "\n",
+    ):
+        rows.write_text(text)
+        assert {member.fitness for member in arac.load(tmp_path / "run").population} == {None}
+
+
 class Asymmetric(gymnasium.Env):
     """Actions in numbers of 64 bits, and all kinds of observations."""
 

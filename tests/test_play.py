@@ -130,6 +130,13 @@ def test_mistakes_are_told_in_a_sentence(words, sentence, saved, capsys, tmp_pat
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("_no_screen")
+def test_a_run_that_is_not_there_is_told_first(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["play", "nowhere"]) == 2
+    assert "nowhere" in capsys.readouterr().err
+
+
 def test_ctrl_c_while_it_films_leaves_nothing(tmp_path):
     agent = ARAC("drawing:Painted-v0", max_episode_steps=10_000, env_kwargs={"length": 1_000_000}, **SMALL)
     agent.save(tmp_path / "a.safetensors")

@@ -23,7 +23,7 @@ from arac.sweeps.engines import LocalEngine, _places_on
 from arac.sweeps.jobs import Job, check, is_finished
 from arac.sweeps.launch import Ended, Resources, _Cores, _graphics
 from arac.sweeps.ledger import Entry, Ledger, together
-from arac.timings import Spent
+from arac.timings import Spent, pace
 
 SETTINGS = {"hidden_size": 8, "batch_size": 8, "warmup_steps": 200, "eval_episodes": 1, "eval_interval": 200}
 SETTINGS |= {"replay_capacity": 10_000}
@@ -363,9 +363,18 @@ def test_the_table_has_every_run_with_its_progress_and_time_left(ledger):
     assert "finished" in lines[1]
     assert "600 / 600" in lines[1]
     assert ":" in lines[2].split("1,200")[1]  # at the pace of the one that is done
-    assert lines[-1] == "1 of 3 runs finished, 2 running · 600 / 2,700 steps · time left: not known yet"
-    ledger.entries.pop()
-    assert summary(ledger).endswith(" left")
+    assert lines[-1].startswith("1 of 3 runs finished, 2 running · 600 / 2,700 steps · ")
+    assert lines[-1].endswith(" left")
+    del ledger.entries[0]
+    assert summary(ledger).endswith("0 / 2,100 steps · time left: not known yet")
+
+
+def test_runs_of_which_nothing_is_known_take_as_long_as_all_others(ledger):
+    seconds = pace([ledger.entries[0].spent])
+    assert ledger.seconds_left() == {"one more": pytest.approx(1200 * seconds)}
+    assert ledger.all_seconds_left() == pytest.approx(1200 * seconds)
+    ledger.places = 1
+    assert ledger.all_seconds_left() == pytest.approx((1200 + 900) * seconds)
 
 
 def test_a_table_without_room_shows_those_that_are_busy(ledger):

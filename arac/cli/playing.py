@@ -47,6 +47,8 @@ def play(argv: list[str]) -> None:
     _check(args)
     keep_between_runs()
     agent = load(args.run, say=say)
+    if args.video is None and not has_screen():
+        raise UserError("There is no screen to open a window on; `--video FILE.mp4` films it instead.")
     policies = [member.policy for member in agent.population]
     chosen = _chosen(args.member, int(agent.state.champion), len(policies))
     env = limited(agent.env, args.max_steps)
@@ -81,8 +83,6 @@ def _check(args: PlayArgs) -> None:
         raise UserError(f"episodes must be at least 1, got {args.episodes}.")
     if args.video is not None:
         check_path(args.video)
-    elif not has_screen():
-        raise UserError("There is no screen to open a window on; `--video FILE.mp4` films it instead.")
 
 
 def _chosen(member: str, champion: int, size: int) -> list[int]:

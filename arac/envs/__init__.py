@@ -167,11 +167,20 @@ def _make(source: str | RegisteredEnv | Maker, max_episode_steps: int | None, kw
         known = [*gymnasium.registry, *tasks.TASKS]
         raise UserError(f"There is no environment {env_id!r}.{suggestion(env_id, known)}") from None
     except Exception as error:  # whatever somebody else's constructor raises
-        raise UserError(f"The environment {env_id!r} cannot be made: {in_a_line(error)}") from None
+        raise UserError(
+            f"The environment {env_id!r} cannot be made: {in_a_line(error)}{_if_not_found(error)}"
+        ) from None
     flat_box = isinstance(env.observation_space, Box) and len(env.observation_space.shape) == 1
     if flat_box or isinstance(env.observation_space, gymnasium.spaces.Discrete):
         return env
     return gymnasium.wrappers.FlattenObservation(env)
+
+
+def _if_not_found(error: Exception) -> str:
+    """The command looks for modules where Python does, and not in the folder that it is called in: nothing there is run
+    because a run folder from somebody else names it.
+    """
+    return " PYTHONPATH=. before the command finds modules of this folder." if isinstance(error, ImportError) else ""
 
 
 def _before_flattening(env: gymnasium.Env) -> gymnasium.Env:

@@ -129,11 +129,13 @@ class Ledger:
         return left
 
     def all_seconds_left(self) -> float | None:
-        """Of the whole sweep; None as long as there is a kind of run whose pace nobody knows."""
+        """Of the whole sweep; kinds of runs whose pace nobody knows have that of all others. None if none is known."""
         ahead = [entry for entry in self.entries if entry.state not in ("finished", "failed")]
-        left = self.seconds_left()
-        if any(entry.job.name not in left for entry in ahead):
+        usual = pace(entry.spent for entry in self.entries)
+        if usual is None and ahead:
             return None
+        left = {entry.job.name: max(entry.job.steps - entry.env_steps, 0) * (usual or 0.0) for entry in ahead}
+        left |= self.seconds_left()
         begun_first = sorted(ahead, key=lambda entry: entry.state != "running")
         return together([left[entry.job.name] for entry in begun_first], self.places)
 

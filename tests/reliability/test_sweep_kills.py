@@ -135,12 +135,12 @@ def cluster():
 
 
 def test_on_ray_a_sweep_gives_the_same_bytes(reference, tmp_path):
-    """On a Ray instance that it starts itself."""
+    """On a Ray instance that it starts itself; the other seed's runs are those of the next test."""
     pytest.importorskip("ray")
-    sweep = Sweep(tmp_path, "--engine", "ray")
+    sweep = Sweep(tmp_path, "--engine", "ray", seeds="[1]")
     said = sweep.to_its_end()
     assert "all runs are finished" in said
-    assert sweep.digests() == reference
+    assert sweep.digests() == {name: files for name, files in reference.items() if "seed1" in name}
 
 
 def test_on_ray_a_killed_worker_a_killed_sweep_and_a_lost_node_change_nothing(reference, cluster, tmp_path):
