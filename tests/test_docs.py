@@ -39,6 +39,7 @@ from arac.cli import COMMANDS, main
 from arac.cli.completion import options
 from arac.experiments import didactic, repulsion
 from arac.experiments.catalogue import EXPERIMENTS
+from arac.sweeps.launch import Ended
 from arac.watch.server import Server
 
 TASK = "InvertedPendulum-v5"
@@ -150,6 +151,16 @@ def reproduced(tmp_path_factory):
     return tmp_path_factory.mktemp("reproduced")
 
 
+class RunHere:
+    """A run of a series in this process, at once: others would read and compile everything anew."""
+
+    def __init__(self, job, parent, resources):
+        self._status = main(job.words(parent / job.name, cpus=resources.cpus))
+
+    def poll(self):
+        return Ended(self._status, "")
+
+
 @pytest.fixture
 def small_experiments(monkeypatch):
     """Every experiment in seconds, also at the paper's scale. That with the trap is the one of test_experiments.py."""
@@ -161,6 +172,7 @@ def small_experiments(monkeypatch):
             for size in (experiment.small, experiment.full)
         )
         monkeypatch.setitem(EXPERIMENTS, name, replace(experiment, small=small, full=full))
+    monkeypatch.setattr("arac.sweeps.engines.RunProcess", RunHere)
     monkeypatch.setattr(repulsion, "ACTIONS", 20)
     monkeypatch.setattr(didactic, "CONTENDERS", dict(list(didactic.CONTENDERS.items())[:3]))
 
@@ -250,8 +262,7 @@ def try_train(words):
         task = TASK
     if "--video-interval" in flags and not CAN_DRAW:
         pytest.skip("drawing without a screen needs Debian's libosmesa6")
-    if "--run-dir" not in flags:
-        shutil.rmtree("runs", ignore_errors=True)  # with the run of a command before, which would have the same name
+    shutil.rmtree("runs", ignore_errors=True)  # where a run may have the same name
     small = shrunk(shrunk(flags, IF_GIVEN, always=False), TRAINED)
     assert status(["train", task, *small]) == 0, words
 

@@ -44,6 +44,8 @@ STYLES = {
     "paper": "mean ± one standard deviation over seeds, Savitzky-Golay window 7",
     "robust": "interquartile mean with 95 % bootstrap interval, not smoothed",
 }
+_LETTERS = 13  # of a legend, in an inch
+_LONGEST = 48  # letters of a label: as many as have room below one panel
 _ROUGH = f"not smoothed, under {WINDOW} evaluations: "
 Curves = Mapping[tuple[str, str], Curve]
 
@@ -65,7 +67,10 @@ def draw(study: Study, curves: Curves, out: Path) -> None:
         return
     seen = looks(study.systems)
     columns = {1: 1, 2: 2, 4: 2}.get(len(tasks), 3 if len(tasks) <= 6 else 4)
-    size = (4.4 * columns, 3.3 * ceil(len(tasks) / columns) + 0.9)
+    handles = [_handle(seen[system], system) for system in study.systems if any(s == system for _, s in curves)]
+    longest = max(len(handle.get_label()) for handle in handles)
+    beside = max(min(len(handles), 4, int(_LETTERS * 4.4 * columns / (longest + 8))), 1)  # 8: line, mark and gap
+    size = (4.4 * columns, 3.3 * ceil(len(tasks) / columns) + 0.7 + 0.22 * ceil(len(handles) / beside))
     for style, words in STYLES.items():
         figure, panels = plt.subplots(
             ceil(len(tasks) / columns), columns, figsize=size, layout="constrained", squeeze=False
@@ -75,9 +80,7 @@ def draw(study: Study, curves: Curves, out: Path) -> None:
         for axes in panels.flat[len(tasks) :]:
             axes.set_axis_off()
         figure.suptitle(f"Return of the champion: {words}", fontsize="medium")
-        handles = [_handle(seen[system], system) for system in study.systems if any(s == system for _, s in curves)]
-        most = 4 if max(len(handle.get_label()) for handle in handles) < 30 else 2
-        figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), most), frameon=False)
+        figure.legend(handles=handles, loc="outside lower center", ncols=beside, frameon=False)
         figure.savefig(out / f"curves_{style}.png", dpi=150)
         figure.savefig(out / f"curves_{style}.pdf", metadata={"CreationDate": None})
         plt.close(figure)
@@ -98,7 +101,9 @@ def _panel(axes: Any, task: str, curves: Mapping[str, Curve], style: str, seen: 
             rough.append(system)
     axes.set_title(_plain(task), fontsize="medium", loc="left")
     if rough and style == "paper":
-        axes.text(0.01, 0.99, _ROUGH + _plain(", ".join(rough)), fontsize=7, va="top", transform=axes.transAxes)
+        which = "all" if len(rough) == len(curves) else ", ".join(rough)
+        text = axes.text(0.01, 0.99, _ROUGH + _plain(which), fontsize=7, va="top", transform=axes.transAxes)
+        text.set_in_layout(False)
     axes.set(xlabel="environment steps", ylabel="return")
     axes.xaxis.set_major_formatter(_short)
     axes.yaxis.set_major_formatter("{x:,.0f}")
@@ -108,7 +113,7 @@ def _panel(axes: Any, task: str, curves: Mapping[str, Curve], style: str, seen: 
 
 def _plain(text: str) -> str:
     """As it is written: Matplotlib would read formulas between dollars, and a long line leaves a panel no room."""
-    return (text if len(text) <= 60 else f"{text[:59]}…").replace("$", r"\$")
+    return (text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…").replace("$", r"\$")
 
 
 def _short(steps: float, _place: int | None = None) -> str:
