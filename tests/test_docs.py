@@ -14,12 +14,14 @@ small run: README's first `arac train`, on TASK. TASK and sizes are those of tes
 own those of test_custom_policy.py, so that the same loops need not be compiled again.
 """
 
+import importlib
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
 import webbrowser
+from contextlib import suppress
 from ctypes.util import find_library
 from dataclasses import replace
 from functools import cache
@@ -186,6 +188,8 @@ def equipped(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
+    with suppress(ImportError):
+        importlib.import_module("wandb").teardown()  # what it read from the variables before, in other tests
     if CAN_DRAW:
         monkeypatch.setenv("MUJOCO_GL", "osmesa")
     monkeypatch.chdir(tmp_path)
