@@ -15,10 +15,12 @@ from arac import agent_file, checkpoint, clusters, envs, runs, training
 from arac.algorithms import Algorithm
 from arac.algorithms.shared import Context, Evaluation, init_replay
 from arac.callbacks.base import Callback, Callbacks, as_list, informed
+from arac.compiling import timed_compiling
 from arac.description import Description, check_policy, check_seed
 from arac.display import Pace, choose
 from arac.envs import EnvSpec, Maker
 from arac.errors import Interrupted, UserError
+from arac.limits import check_steps
 from arac.members import Cast, Member
 from arac.metrics import fitness_at
 from arac.policies.custom import CustomPolicy
@@ -94,6 +96,10 @@ class Agent:
         self._cast: Cast | None = None  # the members of a state, once they were asked for
         self._noise = np.random.default_rng(description.seed)
 
+    def __repr__(self) -> str:
+        steps = f"env_steps={self.state.env_steps}"
+        return f"{type(self).__name__}({self.env.id!r}, seed={self.description.seed}, {steps})"
+
     @property
     def config(self) -> Any:
         return self.description.config
@@ -152,10 +158,8 @@ class Agent:
             StorageFailure: if the run folder cannot be written.
             KeyboardInterrupt: after Ctrl-C, with a checkpoint written if there is a run folder.
         """
-        if total_steps < 1:
-            raise UserError(f"total_steps must be at least 1, got {total_steps}.")
         callbacks = as_list(callback)
-        target = self.state.env_steps + total_steps
+        target = self.state.env_steps + check_steps("total_steps", total_steps)
         training.check_run(self.description, target)
         self.description.check_found()
         if self._replay is None:
@@ -205,7 +209,7 @@ class Agent:
         """
         folder, callbacks = Path(run_dir), as_list(callback)
         description, goal = runs.read(folder, env, policy)
-        target = goal if total_steps is None else total_steps
+        target = goal if total_steps is None else check_steps("total_steps", total_steps)
         if target < goal:
             raise UserError(f"The number of steps may only grow: the run was started for {goal:,}, got {target:,}.")
         cls._check_kind(description)
@@ -235,15 +239,16 @@ class Agent:
 
     def _train(self, target: int, run: Run | None, show: bool, callbacks: list[Callback]) -> None:
         progress = Progress()
-        pace = Pace(self.state.env_steps, target, self.config.warmup_steps)
-        title = f"{self.algorithm.title} · {self.env.id} · seed {self.description.seed}"
-        display = choose(progress, pace, title, getattr(self.config, "archive_capacity", None), show=show)
-        told = informed(callbacks, self, run.folder if run else None)
-        with progress.heeding_signals(), self._training_pool() as pool, display, told as audience:
-            rollouts = Rollouts(pool, self.description.seed, progress)
-            context = Context(self.config, self.env, self.description.seed, target, self.replay, rollouts, progress)
-            keeper = training.Keeper(context, run, self.state, self._come_to)
-            audience.outcome = training.train(self.algorithm, context, keeper, display, audience)
+        with timed_compiling() as compiling:
+            pace = Pace(self.state.env_steps, target, self.config.warmup_steps, compiling)
+            title = f"{self.algorithm.title} · {self.env.id} · seed {self.description.seed}"
+            display = choose(progress, pace, title, getattr(self.config, "archive_capacity", None), show=show)
+            told = informed(callbacks, self, run.folder if run else None)
+            with progress.heeding_signals(), self._training_pool() as pool, display, told as audience:
+                rollouts = Rollouts(pool, self.description.seed, progress)
+                context = Context(self.config, self.env, self.description.seed, target, self.replay, rollouts, progress)
+                keeper = training.Keeper(context, run, self.state, self._come_to)
+                audience.outcome = training.train(self.algorithm, context, keeper, display, audience)
         if audience.outcome == "interrupted":
             raise Interrupted
 

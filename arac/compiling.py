@@ -3,7 +3,8 @@
 import os
 import platform
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -52,6 +53,25 @@ def _known_options() -> dict[str, str] | None:
     except jax.errors.JaxRuntimeError:
         return None
     return _OPTIONS
+
+
+@contextmanager
+def timed_compiling() -> Iterator[Callable[[], float]]:
+    """Measure compiling: within it, the function given tells the seconds that JAX has compiled for so far.
+
+    Tracing is left out, because JAX tells of it twice where one traced function calls another.
+    """
+    spent = [0.0]
+
+    def listen(event: str, seconds: float, **_: Any) -> None:
+        if event in ("/jax/core/compile/jaxpr_to_mlir_module_duration", "/jax/core/compile/backend_compile_duration"):
+            spent[0] += seconds
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield lambda: spent[0]
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
 
 
 def keep_between_runs() -> None:

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol
@@ -52,24 +52,33 @@ class Silent:
 
 
 class Pace:
-    """Steps per second and the time left. Warm-up steps cost next to nothing, so they do not count."""
+    """Steps per second and the time left.
 
-    def __init__(self, env_steps: int, total_steps: int, warmup_steps: int) -> None:
+    Warm-up steps cost next to nothing, so they do not count; nor does compiling, which comes once.
+    """
+
+    def __init__(
+        self, env_steps: int, total_steps: int, warmup_steps: int, compiling: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        """Begin now; `compiling` tells the seconds that were spent on it so far."""
+        self._compiling = compiling
         self.env_steps = env_steps
         self.total_steps = total_steps
         self._warmup_steps = warmup_steps
-        self._since = time.monotonic()
-        self._latest = self._since
+        self._since = self._latest = self._now()
         self._first_steps = env_steps
         self._learning = env_steps >= warmup_steps
 
     def step(self, env_steps: int) -> None:
         """A generation ended at that many steps."""
-        now = time.monotonic()
+        now = self._now()
         self.env_steps, self._latest = env_steps, now
         if not self._learning:
             self._since, self._first_steps = now, env_steps
             self._learning = env_steps >= self._warmup_steps
+
+    def _now(self) -> float:
+        return time.monotonic() - self._compiling()
 
     @property
     def steps_per_second(self) -> float | None:
@@ -82,7 +91,7 @@ class Pace:
             return 0.0
         if (rate := self.steps_per_second) is None:
             return None
-        return max((self.total_steps - self.env_steps) / rate - (time.monotonic() - self._latest), 0.0)
+        return max((self.total_steps - self.env_steps) / rate - (self._now() - self._latest), 0.0)
 
     def __str__(self) -> str:
         parts = [f"{self.env_steps:,} / {self.total_steps:,} steps"]

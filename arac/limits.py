@@ -2,6 +2,8 @@
 
 from typing import Any, get_args, get_origin
 
+import numpy as np
+
 from arac.errors import UserError
 
 # The smallest value of each number, and of those with a largest one, that.
@@ -23,6 +25,23 @@ AT_MOST = {
     "crossover_probability": 1, "mutation_probability": 1, "mutation_fraction": 1, "super_mutation_probability": 1,
     "reset_probability": 1, "value_step": 1, "tournament_size": 10_000, "learner_rollouts": 10_000, "trials": 10_000,
 }  # fmt: skip
+
+
+def as_whole(value: Any) -> Any:
+    """Return 1e4 as 10000, and everything else as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def check_steps(name: str, value: Any) -> int:
+    """Return a number of steps as a whole number.
+
+    Raises:
+        UserError: if it is none, or below 1.
+    """
+    steps = as_whole(value)
+    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
+        raise UserError(f"{name} must be a whole number of at least 1, got {value!r}.")
+    return int(steps)
 
 
 def check_type(name: str, value: Any, hint: Any) -> None:

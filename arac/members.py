@@ -10,6 +10,7 @@ import numpy as np
 from arac import export
 from arac.envs import EnvSpec
 from arac.envs.observations import flattened
+from arac.errors import UserError
 from arac.policies.custom import Own
 from arac.population import members, take
 from arac.rollout.episode import stretch
@@ -37,9 +38,11 @@ class Member:
             deterministic: without noise.
 
         Raises:
-            UserError: if that is no observation of the environment.
+            UserError: if that is no observation of the environment, or has NaN or infinity in it.
         """
         flat = flattened(self.env, observation)
+        if not np.isfinite(flat).all():
+            raise UserError(_says_where(flat, self.env))
         if deterministic:
             action = self.policy.mode(flat)
         else:
@@ -88,6 +91,14 @@ def _archived(state: Any, env: EnvSpec, rng: np.random.Generator) -> tuple[Membe
         Member(policy, env, rng, float(fitness), is_elite=False)
         for policy, fitness in zip(policies, archive.fitness, strict=False)
     )
+
+
+def _says_where(observation: np.ndarray, env: EnvSpec) -> str:
+    """Describe the first number of an observation that is not finite."""
+    *batch, place = np.argwhere(~np.isfinite(observation))[0].tolist()
+    which = f" of observation {', '.join(map(str, batch))}" if batch else ""
+    value = observation[(*batch, place)]
+    return f"predict got {value} at index {place}{which}: every number of an observation of {env.id} must be finite."
 
 
 def _one_by_one(population: Any) -> list[Any]:

@@ -1,10 +1,12 @@
 """Other processes: the cores and threads they may use, how they end, and that none is left behind."""
 
 import fcntl
+import io
 import os
 import select
 import signal
 import sys
+from typing import Any
 
 # Variables of a process whose NumPy keeps to one thread.
 ONE_THREAD = dict.fromkeys(
@@ -20,6 +22,36 @@ def cores() -> list[int]:
 def one_thread() -> dict[str, str]:
     """The variables of a process that finds the same modules as this one, and whose NumPy keeps to one thread."""
     return {**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+class _LastingFile(io.FileIO):
+    """A file that swallows what is written to it once its reader is gone."""
+
+    def write(self, data: Any, /) -> int | None:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())
+            os.close(nowhere)
+            return len(data)
+
+
+def outlive_readers() -> None:
+    """Let this process go on when the reader of its output goes away, as `head` does: the rest is written nowhere."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is not getattr(sys, f"__{name}__") or not isinstance(stream, io.TextIOWrapper):
+            continue  # closed, or captured by somebody
+        stream.flush()
+        lasting = io.TextIOWrapper(
+            io.BufferedWriter(_LastingFile(stream.fileno(), "w", closefd=False)),
+            encoding=stream.encoding,
+            errors=stream.errors,
+            line_buffering=stream.line_buffering,
+            write_through=stream.write_through,
+        )
+        setattr(sys, name, lasting)
 
 
 def end_with(lifeline: int) -> None:

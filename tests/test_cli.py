@@ -20,7 +20,7 @@ SMALL += ["--eval-episodes", "2", "--replay-capacity", "1000", "--workers", "1"]
 
 
 def arac(*words, cwd, timeout=300):
-    command = [sys.executable, "-m", "arac.cli", *map(str, words)]
+    command = [sys.executable, "-m", "arac", *map(str, words)]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout, check=False)
 
 
@@ -118,7 +118,7 @@ def whole(tmp_path_factory):
 def test_a_run_that_was_stopped_goes_on_where_it_was(number, generations, whole, tmp_path):
     words = ["train", "InvertedPendulum-v5", "--steps", "1500", *SMALL, "--run-dir", "run"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "arac.cli", *words],
+        [sys.executable, "-m", "arac", *words],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -199,7 +199,7 @@ def test_a_mistake_is_one_sentence_where_the_output_knows_no_boxes(tmp_path):
         (["--populaton-size", "3"], "Did you mean --population-size?"),
         (["--elites", "-1"], "elites must"),
     ):
-        command = [sys.executable, "-m", "arac.cli", "train", "Hopper-v5", *words]
+        command = [sys.executable, "-m", "arac", "train", "Hopper-v5", *words]
         environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         assert said in done.stderr

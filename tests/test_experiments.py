@@ -18,7 +18,7 @@ from arac.sweeps.jobs import steps_of
 def reproduced(tmp_path_factory):
     """The experiment, stopped by a signal in its middle and begun again."""
     folder = tmp_path_factory.mktemp("deceptive")
-    command = [sys.executable, "-m", "arac.cli", "reproduce", "deceptive", "--seeds", "1", "--steps", "1400"]
+    command = [sys.executable, "-m", "arac", "reproduce", "deceptive", "--seeds", "1", "--steps", "1400"]
     first = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     run = folder / "runs" / "deceptive" / "arac_DeceptivePoint-v0-arac-lambda1-seed0"
     while steps_of(run) == 0:

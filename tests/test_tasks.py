@@ -30,7 +30,7 @@ THIRDPARTY = {
 
 def arac(*words):
     done = subprocess.run(
-        [sys.executable, "-m", "arac.cli", *map(str, words)], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "arac", *map(str, words)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -29,7 +29,7 @@ def _start(folder: Path, number: int) -> float:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
     began = time.time()
     process = subprocess.Popen(
-        [sys.executable, "-m", "arac.cli", *words],
+        [sys.executable, "-m", "arac", *words],
         env={**kept, **settings}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:

@@ -15,26 +15,25 @@ from arac.cli.playing import play
 from arac.cli.sweeping import sweep
 from arac.cli.training import evaluate, resume, train
 from arac.cli.watching import watch
+from arac.cli.words import hanging, wrapped
 from arac.errors import EnvironmentFailure, StorageFailure, UserError
+from arac.processes import outlive_readers
 
-USAGE = """\
-usage: arac COMMAND [...]
-
-  train ENV        train ARAC, or --algo another, on a Gymnasium environment
-  resume RUN       go on with a run that was stopped or killed, exactly where it was
-  evaluate RUN     play fresh episodes with the champion of a run
-  export RUN FILE  write the champion as plain arrays, to act without JAX and without arac
-  play RUN         look at its agents: in a window, or side by side in a video
-  watch RUN        follow a run on a page in your browser
-  doctor RUN       verify everything in a run folder and say what was found
-  sweep SPEC.toml  carry out many runs, here or on a Ray cluster; `sweep status DIR` shows how far they are
-  reproduce NAME   run an experiment: its table and its picture
-  report RUNS      a page with the curves and tables of runs, beside the paper's
-  bench            measure how fast it is on this machine
-  list algos|envs  what there is to train, and on what
-  completion SHELL a script that completes all this in bash, zsh or fish
-
-`arac COMMAND --help` explains each.  arac --version prints the version."""
+HELP = {
+    "train ENV": "train ARAC, or --algo another, on a Gymnasium environment",
+    "resume RUN": "go on with a run that was stopped or killed, exactly where it was",
+    "evaluate RUN": "play fresh episodes with the champion of a run",
+    "export RUN FILE": "write the champion as plain arrays, to act without JAX and without arac",
+    "play RUN": "look at its agents: in a window, or side by side in a video",
+    "watch RUN": "follow a run on a page in your browser",
+    "doctor RUN": "verify everything in a run folder and say what was found",
+    "sweep SPEC.toml": "carry out many runs, here or on a Ray cluster; `sweep status DIR` shows how far they are",
+    "reproduce NAME": "run an experiment: its table and its picture",
+    "report RUNS": "a page with the curves and tables of runs, beside the paper's",
+    "bench": "measure how fast it is on this machine",
+    "list algos|envs": "what there is to train, and on what",
+    "completion SHELL": "a script that completes all this in bash, zsh or fish",
+}
 
 COMMANDS: dict[str, Callable[[list[str]], int | None]] = {
     "train": train,
@@ -54,8 +53,9 @@ COMMANDS: dict[str, Callable[[list[str]], int | None]] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command and gives its exit status."""
+    """Run a command and return its exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
+    outlive_readers()
     try:
         return _dispatch(words)
     except UserError as error:
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _dispatch(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
-        print(USAGE)
+        print(_usage())
         return 0 if words else 2
     if words[0] == "--version":
         from arac import __version__
@@ -85,3 +85,9 @@ def _dispatch(words: list[str]) -> int:
 
         raise UserError(f"There is no command {words[0]!r}.{suggestion(words[0], COMMANDS)} `arac --help` lists them.")
     return COMMANDS[words[0]](words[1:]) or 0
+
+
+def _usage() -> str:
+    lines = [hanging(f"  {head:17}", text) for head, text in HELP.items()]
+    last = "`arac COMMAND --help` explains each; `arac --version` prints the version."
+    return "\n".join(["usage: arac COMMAND [...]\n", *lines, "", wrapped(last)])

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from arac.cli.words import parse
+from arac.cli.words import beside, parse, wrapped
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,11 @@ def list_things(argv: list[str]) -> None:
         for algorithm in ALGORITHMS.values():
             print(f"{algorithm.name:10}{algorithm.title}")
         return
-    print(f"{'task':16}{'environment':26}{'obs':>4}{'act':>5}{'steps':>11}  the paper's parameters")
+    print(beside(f"{'task':16}{'environment':24}{'obs':>4}{'act':>5}{'steps':>11}", "the paper's parameters"))
     for name, env_id in TASKS.items():
         spec, row = envs.check(env_id), paper_table().get(task_name(name), {})
-        settings = ", ".join(f"{key} {value}" for key, value in row.items() if key != "steps")
         steps = f"{row['steps']:,}" if row else ""
-        print(
-            f"{name:16}{env_id:26}{spec.observation_size:>4}{spec.action_size:>5}{steps:>11}  "
-            f"{settings or 'none: our own task with a trap, see `arac reproduce deceptive`'}"
-        )
-    print("Any other Gymnasium environment with continuous actions works by its id, with plain defaults.")
+        settings = ", ".join(f"{key} {value}" for key, value in row.items() if key != "steps")
+        settings = settings or "none: a task of this library with a trap, see `arac reproduce deceptive`"
+        print(beside(f"{name:16}{env_id:24}{spec.observation_size:>4}{spec.action_size:>5}{steps:>11}", settings))
+    print(wrapped("Any other Gymnasium environment with continuous actions works by its id, with plain defaults."))

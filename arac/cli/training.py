@@ -3,13 +3,12 @@
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 
-from arac.cli.words import keyword_arguments, parse, peek, program, say
+from arac.cli.words import can_print, keyword_arguments, parse, peek, program, say, terminal_width
 from arac.errors import EnvironmentFailure, Interrupted, NotFinite, StorageFailure
 
 ConfigT = TypeVar("ConfigT")
@@ -218,17 +217,21 @@ def _say_what_came_out(agent: Any, folder: Path) -> None:
         return
     best = max(rows, key=lambda row: row["champion_return"])
     last = rows[-1]
-    which = f": agent {last['champion']}" if len(last["fitness"]) > 1 else ""
+    several = len(last["fitness"]) > 1
+    which = f": agent {last['champion']}" if several else ""
+    video = "--member all --video population.mp4" if several else "--video champion.mp4"
     print(
         f"\nchampion{which} with a return of {last['champion_return']:,.1f} "
         f"at {last['env_steps']:,} steps (first measured {rows[0]['champion_return']:,.1f} at "
         f"{rows[0]['env_steps']:,}; best {best['champion_return']:,.1f} at {best['env_steps']:,})"
     )
+    if len(rows) > 1 and can_print("┤└─▁█"):
+        returns = [row["champion_return"] for row in rows]
+        width = min(terminal_width(), 80)
+        print(f"\n{curve.in_terminal([row['env_steps'] for row in rows], returns, width=width)}\n")
     print(f"run folder: {folder}")
     print(f"learning curve: {curve.draw(folder, title)}")
     print("next:")
     print(f"  {program()} evaluate {folder} --episodes 100")
-    print(f"  {program()} play {folder} --member all --video population.mp4")
+    print(f"  {program()} play {folder} {video}")
     print(f"  {program()} resume {folder} --steps {2 * last['env_steps']}")
-    if find_spec("tensorboard"):
-        print(f"  {program('tensorboard')} --logdir {folder / 'tensorboard'}")

@@ -1,30 +1,72 @@
-"""What all commands need: reading their arguments, and saying things."""
+"""Parts that all commands share: reading their arguments, and printing."""
 
 import contextlib
+import inspect
 import io
 import os
 import re
 import shlex
 import shutil
 import sys
+import textwrap
 import tomllib
+from decimal import Decimal, InvalidOperation
 from itertools import groupby
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_origin
 
 import tyro
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from arac.errors import Interrupted, UserError
 
 ArgsT = TypeVar("ArgsT")
 
+_REGISTRY = ConstructorRegistry()
+
+
+@_REGISTRY.primitive_rule
+def _whole_numbers(kind: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int] | None:
+    """Read whole numbers as people write them: 10000, 10_000 or 1e4."""
+    if kind.type is not int:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT",
+        instance_from_str=lambda words: whole_number(words[0]),
+        is_instance=lambda value: isinstance(value, int) and not isinstance(value, bool),
+        str_from_instance=lambda number: [str(number)],
+    )
+
+
+def whole_number(word: str) -> int:
+    """Return the whole number that a word stands for.
+
+    Raises:
+        ValueError: if it stands for none.
+    """
+    try:
+        return int(word)
+    except ValueError:
+        pass
+    try:
+        number = Decimal(word)
+    except InvalidOperation:
+        number = Decimal("NaN")
+    if not number.is_finite() or number != number.to_integral_value() or number.adjusted() > 18:
+        raise ValueError(f"it must be a whole number, such as 10000 or 1e4, got {word!r}")
+    return int(number)
+
 
 def parse(kind: type[ArgsT], command: str, argv: list[str], default: Any = None) -> ArgsT:
-    """tyro's parsing, with its boxed complaints turned into one sentence."""
+    """Parse arguments with tyro, with its boxed complaints turned into one sentence."""
     complaint = io.StringIO()
+    description = wrapped(inspect.getdoc(get_origin(kind) or kind) or "", hang=" ")  # tyro joins lines without one
     try:
         with contextlib.redirect_stderr(complaint):
-            return tyro.cli(kind, prog=f"arac {command}", args=argv, default=default)
+            return tyro.cli(
+                kind, prog=f"arac {command}", description=description, args=argv, default=default, registry=_REGISTRY
+            )
     except SystemExit as error:
         if not error.code:  # --help, or what arac.cli.completion asks for
             raise
@@ -54,6 +96,42 @@ def keyword_arguments(words: tuple[str, ...]) -> dict[str, Any]:
     return arguments
 
 
+def wrapped(text: str, indent: str = "", hang: str = "") -> str:
+    """Break the paragraphs of a text at the terminal's width; `hang` indents all lines of each but its first."""
+    rest = indent + hang
+    parts = (
+        textwrap.fill(part, terminal_width(), initial_indent=indent, subsequent_indent=rest)
+        for part in text.split("\n\n")
+    )
+    return "\n\n".join(parts)
+
+
+def hanging(head: str, text: str) -> str:
+    """Put a text behind a head of fixed width, its further lines below its first."""
+    return textwrap.fill(text, terminal_width(), initial_indent=head, subsequent_indent=" " * len(head))
+
+
+def beside(head: str, text: str) -> str:
+    """Put a text behind a head of fixed width, or on indented lines below it where the terminal is too narrow."""
+    if len(head) + 2 + len(text) <= terminal_width() or not (sys.stdout.isatty() or "COLUMNS" in os.environ):
+        return f"{head}  {text}"
+    return f"{head}\n{wrapped(text, indent='    ')}"
+
+
+def terminal_width() -> int:
+    """Return the width to print for: the terminal's, that of COLUMNS, or 80."""
+    return shutil.get_terminal_size().columns
+
+
+def can_print(characters: str) -> bool:
+    """Return whether the output's encoding has these characters."""
+    try:
+        characters.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def say(sentence: str) -> None:
     print(sentence, flush=True)
 
@@ -72,7 +150,10 @@ def has_screen() -> bool:
 
 
 def program(name: str = "arac") -> str:
-    """How a command of this environment is called from here."""
+    """Return how a command of this environment is called from here."""
+    if name == "arac" and Path(sys.argv[0]).name == "__main__.py":  # python -m arac
+        python = "python" if shutil.which("python") == sys.executable else shlex.quote(sys.executable)
+        return f"{python} -m arac"
     beside = Path(sys.argv[0]).with_name(name)
     return name if shutil.which(name) or not beside.exists() else str(beside)
 

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 import mujoco
 
 from arac.envs import EnvSpec, make
-from arac.processes import end_with
+from arac.processes import end_with, outlive_readers
 from arac.rollout.episode import Failure, played
 
 
@@ -37,6 +37,7 @@ def serve(pipe: Connection) -> None:
 
 
 if __name__ == "__main__":
+    outlive_readers()  # an environment may print
     end_with(int(sys.argv[2]))
     faulthandler.enable(int(sys.argv[3]))
     serve(Connection(int(sys.argv[1])))

@@ -16,6 +16,7 @@ from arac.envs import EnvSpec, suggestion
 from arac.envs.tasks import full_name
 from arac.errors import UserError
 from arac.files import read_bounded
+from arac.limits import as_whole
 from arac.sweeps.jobs import Job, checked, run_name
 from arac.sweeps.launch import Resources
 
@@ -159,7 +160,7 @@ class _Reader:
         return list(range(value))
 
     def _whole(self, key: str, default: int | None) -> int | None:
-        value = self._table.get(key, default)
+        value = as_whole(self._table.get(key, default))
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
             self._refuse(f"{key} must be a whole number above 0, got {value!r}.", key)
         return value

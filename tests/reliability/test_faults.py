@@ -38,7 +38,7 @@ def sac(folder, steps=STEPS, callback=None, env="helpers:Probe-v0", **settings):
 
 
 def command(*words, cwd):
-    return [sys.executable, "-m", "arac.cli", *map(str, words)], {"cwd": cwd, "text": True}
+    return [sys.executable, "-m", "arac", *map(str, words)], {"cwd": cwd, "text": True}
 
 
 def call(*words, cwd):
@@ -133,7 +133,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(undisturbed):
 
 DISK = """
 mount -t tmpfs -o size={size} none disk || exit 77
-"{python}" -m arac.cli train InvertedPendulum-v5 --algo sac {flags} --seed 1 --steps 1500 --run-dir disk/run
+"{python}" -m arac train InvertedPendulum-v5 --algo sac {flags} --seed 1 --steps 1500 --run-dir disk/run
 echo "status $?"
 cp -r disk/run run
 """

@@ -35,7 +35,7 @@ class Sweep:
         folder.mkdir(exist_ok=True)
         (folder / "some.toml").write_text(SPEC.format(seeds=seeds, steps=steps))
         self.runs = folder / "runs" / "some"
-        self._words = [sys.executable, "-m", "arac.cli", "sweep", "some.toml", *words]
+        self._words = [sys.executable, "-m", "arac", "sweep", "some.toml", *words]
         self._folder = folder
 
     def start(self) -> subprocess.Popen:
