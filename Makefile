@@ -1,26 +1,44 @@
-# Everything runs in .venv, which each target sets up by itself when it is missing or out of date.
+# Everything runs in .venv. Each command installs what it needs there when it is first used, and again when
+# pyproject.toml or constraints.txt have changed: .venv/.train is the mark that training is ready, .venv/.test tests.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
-READY := .venv/.ready
-# Test files that take minutes: begun first, so that no core waits for them at the end.
-LONGEST := tests/reliability tests/test_exact.py tests/test_baselines.py tests/learning
+# Test files that take longest: begun first, so that no core waits for them at the end.
+LONGEST := tests/reliability tests/test_exact.py tests/test_baselines.py
+LONGEST_SLOW := tests/reliability/test_sweep_kills.py tests/test_docs.py
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system train test smoke test-thirdparty test-sb3 torture lint format docs figures wheel bench bench-peers against-sb3 clean
+.PHONY: help setup system train demonstration test test-slow smoke test-thirdparty test-sb3 torture lint format docs figures \
+  wheel bench bench-peers against-sb3 clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
-setup: $(READY)  ## the environment, in .venv
+setup: .venv/.train .venv/.test .venv/.slow .venv/.lint .venv/.docs  ## all environments of a developer, in .venv
 
-$(READY): pyproject.toml constraints.txt
+# Installs packages, the arguments of pip, and tells what it is at; if that fails, what pip said.
+install = rm -f .venv/failed; \
+  { $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt $(1) 2>.venv/pip.log || touch .venv/failed; } \
+  | sed -n -e 's/^Collecting \([A-Za-z0-9._-]*\).*/  fetching \1/p' -e 's/^Installing collected.*/  unpacking them/p'; \
+  if [ -e .venv/failed ]; then cat .venv/pip.log >&2; exit 1; fi
+
+.venv/.train: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("ARAC needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@echo "setting up .venv with what training needs: about a minute the first time"
+	@$(PYTHON) -m venv .venv
+	@$(call install,-e .)
 	@touch $@
 
-train: $(READY)  ## trains ARAC on HalfCheetah for about five minutes and shows what came out
+.venv/.%: .venv/.train
+	@echo "adding to .venv what this needs beside training: the extra $* of pyproject.toml"
+	@$(call install,-e '.[$*]')
+	@touch $@
+
+train: .venv/.train  ## trains ARAC on HalfCheetah for about five minutes and shows what came out
 	$(BIN)/arac train HalfCheetah-v5 --steps 40000 --warmup-steps 5000 --eval-interval 5000 --eval-episodes 5
+
+demonstration: .venv/.train  ## `make train` with the seeds 0 to 4, and a table of what came out: 25 minutes
+	$(BIN)/python benchmarks/demonstration.py
 
 # A Debian package for some tests, where apt and the rights for it are there.
 apt = { test "$$(id -u)" = 0 && { apt-get install -qq -y $(1) || { apt-get update -qq && apt-get install -qq -y $(1); }; } >/dev/null 2>&1; } \
@@ -31,39 +49,41 @@ system:  ## what tests need from the system, Chromium for pages and OSMesa for p
 	@$(PYTHON) -c 'import sys; from ctypes.util import find_library; sys.exit(not find_library("OSMesa"))' \
 	  || $(call apt,libosmesa6,MuJoCo in pictures)
 
-test: $(READY) system  ## all tests, on up to four cores
-	$(BIN)/python -m pytest $(LONGEST) tests --numprocesses auto --maxprocesses 4 --dist loadfile --durations 12
+test: .venv/.test system  ## what a change must pass, on up to four cores: six minutes on two
+	$(PYTEST) $(LONGEST) tests --durations 10
 
-smoke: $(READY)  ## the paper's eight tasks, three generations each, and what ERL and CERL learn: 20 minutes
+test-slow: .venv/.slow system  ## what needs real time: learning, kills, Ray clusters, whole pages, the wheel: 15 minutes
+	$(PYTEST) $(LONGEST_SLOW) tests -m slow --durations 10
+
+smoke: .venv/.test  ## the paper's eight tasks, three generations each, and what ERL and CERL learn: 20 minutes
 	$(BIN)/python -m pytest tests/test_tasks.py tests/learning -m smoke -v
 
-test-thirdparty: $(READY)  ## environments of other packages, which it installs: about five minutes
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[thirdparty]'
+test-thirdparty: .venv/.test .venv/.thirdparty  ## environments of other packages, which it installs: about five minutes
 	$(BIN)/python -m pytest tests/test_tasks.py -m thirdparty -v
 
-torture: $(READY)  ## kills runs of every algorithm, again and again, and compares: ten minutes
+torture: .venv/.train  ## kills runs of every algorithm, again and again, and compares: ten minutes
 	$(BIN)/python tests/reliability/torture.py
 
-lint: $(READY)  ## ruff (format and lint) and mypy
+lint: .venv/.test .venv/.lint  ## ruff (format and lint) and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-format: $(READY)  ## ruff rewrites what it can
+format: .venv/.lint  ## ruff rewrites what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(READY)  ## the documentation as a site that needs no network: site/index.html
+docs: .venv/.docs  ## the documentation as a site that needs no network: site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
-figures: $(READY)  ## draws the figures of docs/explained.md again
+figures: .venv/.train  ## draws the figures of docs/explained.md again
 	$(BIN)/python docs/figures.py
 
-wheel: $(READY)  ## the sdist and the wheel, in dist/
+wheel: .venv/.docs  ## the sdist and the wheel, in dist/
 	$(BIN)/python -m build --no-isolation
 
-bench: $(READY)  ## how fast it is: against the machine's limit, growth, phases, start; and what checkpoints cost: half an hour
+bench: .venv/.train  ## how fast it is: against the machine's limit, growth, phases, start; and what checkpoints cost: half an hour
 	$(BIN)/arac bench updates profile growth phases start --out results/bench
 	$(BIN)/python benchmarks/saving.py
 
@@ -72,7 +92,7 @@ bench: $(READY)  ## how fast it is: against the machine's limit, growth, phases,
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[peers]'
 	@touch $@
 
-bench-peers: $(READY) .venv-peers/.ready  ## whole runs against SBX and Stable-Baselines3, in an environment of their own: 20 minutes
+bench-peers: .venv/.train .venv-peers/.ready  ## whole runs against SBX and Stable-Baselines3, in an environment of their own: 20 minutes
 	$(BIN)/arac bench peers --out results/bench
 
 against-sb3: .venv-peers/.ready  ## what TD3 and SAC learn beside Stable-Baselines3's: half an hour

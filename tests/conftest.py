@@ -1,6 +1,37 @@
+"""What every test runs with: one compilation cache, quick compiling, and signals as a test needs them."""
+
 import os
+from importlib.metadata import version
 
 import pytest
+from terminal import signals_of_a_terminal
+
+# A fourth of the time to compile all algorithms, for code that is slower at work: right where small runs are compared.
+QUICK_TO_COMPILE = ["--xla_backend_optimization_level=0"]
+if version("jaxlib").startswith("0.10."):  # XLA ends a process that names an option which it has dropped
+    QUICK_TO_COMPILE.append("--xla_cpu_use_fusion_emitters=false")
+
+
+def pytest_configure(config):
+    """Set XLA's options before anything uses JAX; slow tests train for longer, and are compiled as users' runs are."""
+    if not is_slow(config):
+        os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *QUICK_TO_COMPILE])
+
+
+def is_slow(config):
+    return config.option.markexpr in ("slow", "smoke")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _small_critic_of_erl(pytestconfig):
+    """Shrink the one network whose size is no setting: code that is quick to compile is slow with large products."""
+    with pytest.MonkeyPatch.context() as patched:
+        if not is_slow(pytestconfig):
+            from arac.algorithms import erl
+
+            patched.setattr(erl, "_BRANCH", 16)
+            patched.setattr(erl, "_JOINT", 24)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -14,3 +45,10 @@ def _compilation_cache(tmp_path_factory):
 
     jax.config.update("jax_compilation_cache_dir", folder)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+
+
+@pytest.fixture
+def signals():
+    """SIGINT, SIGTERM and SIGHUP as in a terminal, however the tests were started."""
+    with signals_of_a_terminal():
+        yield

@@ -21,7 +21,7 @@ SMALL = {
     "warmup_steps": 50,
     "eval_interval": 100,
     "eval_episodes": 2,
-    "replay_capacity": 1000,
+    "replay_capacity": 10_000,
     "workers": 0,
 }
 
@@ -67,6 +67,8 @@ class Probe(gymnasium.Env):
             return False
 
     def _get_into_trouble(self):
+        if self.trouble == "prints":
+            print("at work", flush=True)
         if self.trouble == "raises":
             raise RuntimeError("the hinge broke")
         if self.trouble == "exits":

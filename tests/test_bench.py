@@ -50,6 +50,7 @@ def test_the_products_alone_run():
     jax.block_until_ready(products_loop([Product(1, 4, 3, 2), Product(2, 4, 4, 4)])(3))
 
 
+@pytest.mark.slow
 def test_an_operation_belongs_to_the_function_that_it_comes_from():
     cases = {case.name: case for case in cases_of("Hopper")}
     parts = parts_of(cases["2 elites with AR"].text())
@@ -74,6 +75,7 @@ def test_operations_are_watched_as_often_as_they_run():
     assert all(time > 0 for time in times)
 
 
+@pytest.mark.slow
 def test_contenders_take_turns():
     task = ours(
         "Pendulum-v1", "sac", stretch=200, warmup=200, hidden_size=8, batch_size=8, replay_capacity=1000,

@@ -2,21 +2,28 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import tomllib
+from contextlib import suppress
+from pathlib import Path
 
 import gymnasium
 import pytest
 
 from arac import metrics
 from arac.cli import main
+from arac.cli.words import whole_number
+from arac.envs.tasks import TASKS
 from arac.systems import ARAC
 
 SMALL = ["--hidden-size", "16", "--batch-size", "16", "--warmup-steps", "50", "--eval-interval", "100"]
-SMALL += ["--eval-episodes", "2", "--replay-capacity", "1000", "--workers", "1"]
+SMALL += ["--eval-episodes", "2", "--replay-capacity", "10000", "--workers", "1"]
+# A run with a number of generations to stop at; of the algorithm that starts soonest.
+STOPPED = ["--algo", "sac", "--steps", "1500", *SMALL, "--run-dir", "run"]
 
 
 def arac(*words, cwd, timeout=300):
@@ -70,11 +77,11 @@ def test_the_events_show_in_the_real_tensorboard(finished):
     assert shown == [(row["env_steps"], pytest.approx(row["champion_return"])) for row in rows]
 
 
-def test_a_second_run_gets_a_folder_of_its_own_and_the_same_numbers(finished):
-    folder, _ = finished
-    done = arac("train", "--steps", 300, *SMALL, "InvertedPendulum-v5", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    first, second = (folder / "runs" / f"InvertedPendulum-v5-arac-seed0{suffix}" for suffix in ("", "-2"))
+def test_a_second_run_gets_a_folder_of_its_own_and_the_same_numbers(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "InvertedPendulum-v5", "--algo", "sac", "--steps", "300", *SMALL]) == 0
+    assert main(["train", "--algo", "sac", "--steps", "300", *SMALL, "InvertedPendulum-v5"]) == 0
+    first, second = (tmp_path / "runs" / f"InvertedPendulum-v5-sac-seed0{suffix}" for suffix in ("", "-2"))
     assert (first / "evaluations.jsonl").read_bytes() == (second / "evaluations.jsonl").read_bytes()
 
 
@@ -85,13 +92,12 @@ def test_evaluate_plays_fresh_episodes(finished):
     assert re.search(r"champion over 3 fresh episodes: [\d.,]+ ± [\d.,]+", done.stdout)
 
 
-def test_resume_goes_further_and_says_so_when_there_is_nothing_to_do(finished):
-    folder, _ = finished
-    run = "runs/InvertedPendulum-v5-arac-seed0"
-    assert "already at" in arac("resume", run, cwd=folder).stdout
-    done = arac("resume", run, "--steps", 400, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    assert metrics.read_evaluations(folder / run)[-1]["env_steps"] >= 400
+def test_resume_goes_further_and_says_so_when_there_is_nothing_to_do(whole, tmp_path, capsys):
+    run = shutil.copytree(whole, tmp_path / "run")
+    assert main(["resume", str(run)]) == 0
+    assert "already at" in capsys.readouterr().out
+    assert main(["resume", str(run), "--steps", "1600"]) == 0
+    assert metrics.read_evaluations(run)[-1]["env_steps"] >= 1600
 
 
 def test_report_draws_a_page_of_the_run(finished):
@@ -107,18 +113,18 @@ def test_report_draws_a_page_of_the_run(finished):
 def whole(tmp_path_factory):
     """The run that the stopped ones below must end like."""
     folder = tmp_path_factory.mktemp("whole")
-    done = arac("train", "InvertedPendulum-v5", "--steps", 1500, *SMALL, "--run-dir", "run", cwd=folder)
+    done = arac("train", "InvertedPendulum-v5", *STOPPED, cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder / "run"
 
 
+@pytest.mark.usefixtures("signals")
 @pytest.mark.parametrize(
     ("number", "generations"), [(signal.SIGINT, 0), (signal.SIGINT, 8), (signal.SIGTERM, 8), (signal.SIGHUP, 8)]
 )
 def test_a_run_that_was_stopped_goes_on_where_it_was(number, generations, whole, tmp_path):
-    words = ["train", "InvertedPendulum-v5", "--steps", "1500", *SMALL, "--run-dir", "run"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "arac", *words],
+        [sys.executable, "-m", "arac", "train", "InvertedPendulum-v5", *STOPPED],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -270,6 +276,83 @@ def test_short_names_and_arguments_of_the_environment(tmp_path, monkeypatch):
 def test_arguments_that_are_none_are_refused(words, capsys):
     assert main(["train", "Hopper", "--env-kwargs", *words]) == 2
     assert "KEY=VALUE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("word", "steps"), [("300", 300), ("3e2", 300), ("0.3e3", 300), ("300.0", 300), ("3_00", 300)])
+def test_whole_numbers_may_be_written_as_people_do(word, steps):
+    assert whole_number(word) == steps
+
+
+@pytest.mark.parametrize("word", ["1.5", "1e-2", "nan", "inf", "1e30", "many", ""])
+def test_what_is_no_whole_number_is_refused(word, capsys):
+    assert main(["train", "Hopper-v5", "--steps", word]) == 2
+    said = capsys.readouterr().err
+    assert f"must be a whole number, such as 10000 or 1e4, got {word!r}" in said
+    assert said.count("\n") == 1
+
+
+def test_steps_in_powers_of_ten(tmp_path, capsys):
+    run = tmp_path / "run"
+    words = ["train", "InvertedPendulum-v5", "--algo", "sac", *SMALL, "--steps", "1e2", "--run-dir", str(run)]
+    assert main(words) == 0
+    assert tomllib.loads((run / "config.toml").read_text())["steps"] == 100
+    assert main(["resume", str(run), "--steps", "2e2"]) == 0
+    assert tomllib.loads((run / "config.toml").read_text())["steps"] == 200
+    capsys.readouterr()
+
+
+def test_a_run_of_one_agent_suggests_what_one_agent_can_do(whole, tmp_path, capsys):
+    run = shutil.copytree(whole, tmp_path / "run")
+    assert main(["resume", str(run)]) == 0
+    said = capsys.readouterr().out
+    assert f"play {run} --video champion.mp4" in said
+    assert "--member" not in said
+    assert "┤" in said
+    assert said.partition("next:\n")[2].count("\n") == 3
+
+
+@pytest.mark.parametrize("columns", [60, 100])
+@pytest.mark.parametrize(
+    "words", [[], ["--help"], ["list", "envs"], ["train", "Hopper-v5", "--help"], ["sweep", "--help"]]
+)
+def test_help_and_lists_keep_to_the_terminals_width(words, columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with suppress(SystemExit):
+        main(words)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 5
+    assert max(map(len, lines)) <= columns
+
+
+def test_a_list_that_is_piped_has_a_line_for_each_task(monkeypatch, capsys):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert main(["list", "envs"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert all(line.startswith(name) for name, line in zip(["task", *TASKS], lines, strict=False))
+
+
+@pytest.mark.parametrize("words", [["list", "envs"], ["--help"]])
+def test_a_reader_that_goes_away_ends_a_command_quietly(words, tmp_path):
+    """As `arac list envs | head -1`, at its worst: before the first line."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen([sys.executable, "-m", "arac", *words], cwd=tmp_path, **pipes)
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(timeout=60) == 0
+
+
+def test_a_run_trains_on_when_its_reader_goes_away(tmp_path):
+    """Even where the environment prints, in a worker process."""
+    chatty = ["helpers:Probe-v0", "--env-kwargs", "trouble=prints", "at=1"]
+    words = [sys.executable, "-m", "arac", "train", *chatty, *STOPPED[:-6], "--workers", "1", "--run-dir", "run"]
+    variables = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(words, cwd=tmp_path, env=variables, **pipes)
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(timeout=120) == 0
+    assert metrics.read_evaluations(tmp_path / "run")[-1]["env_steps"] >= 1500
 
 
 def test_without_a_command_the_usage_is_shown(capsys):

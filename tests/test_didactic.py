@@ -123,6 +123,7 @@ def test_the_papers_regularisation_would_keep_the_flows_at_the_identity(trained)
     assert all(one.complexity < 0.02 for one in regularised)
 
 
+@pytest.mark.slow
 def test_the_command_has_a_table_numbers_and_a_picture(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["reproduce", "didactic", "--steps", "20", "--seeds", "1", "--out", "shown"]) == 0

@@ -22,7 +22,7 @@ SETTINGS = {
     "eval_interval": 100,
     "eval_episodes": 2,
     "checkpoint_interval": 1,
-    "replay_capacity": 1000,
+    "replay_capacity": 10_000,
     "workers": 0,
 }
 OFTEN = {"erl": {"synchronisation_interval": 2}, "cerl": {"migration_interval": 2}}  # so that a short run has some
@@ -110,10 +110,10 @@ def test_the_number_of_workers_changes_nothing(name, workers, reference, tmp_pat
 
 def test_a_replay_that_wraps_around_resumes_exactly(tmp_path):
     small = {"replay_capacity": 1000, "warmup_steps": 1200}
-    agent = trained("arac", tmp_path / "whole", steps=1500, **small)
+    agent = trained("sac_nf", tmp_path / "whole", steps=1500, **small)
     assert agent.replay.mark.first_episode > 0
     half = agent.state.generation - 2
-    trained("arac", tmp_path / "run", steps=1500, callback=lambda agent, _: agent.state.generation < half, **small)
+    trained("sac_nf", tmp_path / "run", steps=1500, callback=lambda agent, _: agent.state.generation < half, **small)
     assert_same(agent, resumed(tmp_path / "run"), tmp_path / "whole", tmp_path / "run")
 
 
@@ -179,6 +179,7 @@ def test_a_checkpoint_interval_longer_than_replay_resumes_exactly(tmp_path):
     assert_same(agent, resumed(tmp_path / "run"), tmp_path / "whole", tmp_path / "run")
 
 
+@pytest.mark.usefixtures("signals")
 def test_an_interrupted_generation_leaves_nothing_in_replay(reference, monkeypatch):
     """In one process, too: learning on is like never having been stopped."""
     whole, _ = reference["sac_nf"]

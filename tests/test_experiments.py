@@ -9,9 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
+from terminal import signals_of_a_terminal
 
 from arac.cli import main
 from arac.sweeps.jobs import steps_of
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +22,8 @@ def reproduced(tmp_path_factory):
     """The experiment, stopped by a signal in its middle and begun again."""
     folder = tmp_path_factory.mktemp("deceptive")
     command = [sys.executable, "-m", "arac", "reproduce", "deceptive", "--seeds", "1", "--steps", "1400"]
-    first = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with signals_of_a_terminal():
+        first = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     run = folder / "runs" / "deceptive" / "arac_DeceptivePoint-v0-arac-lambda1-seed0"
     while steps_of(run) == 0:
         assert first.poll() is None, first.stderr.read()

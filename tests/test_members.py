@@ -140,7 +140,7 @@ def test_what_is_no_observation_is_refused_in_one_sentence(agent, observation, s
 
 
 def test_a_dictionary_that_lacks_a_part_is_refused():
-    agent = arac.SAC("Odd-v0", **{**SMALL, "replay_capacity": 5000}, env_kwargs={"observations": "dict"})
+    agent = arac.SAC("Odd-v0", **SMALL, env_kwargs={"observations": "dict"})
     for wrong in (
         {"arm": np.zeros((2, 2))},
         {"arm": np.zeros((3, 2, 2)), "gripper": np.array([1, 2])},

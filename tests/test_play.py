@@ -137,6 +137,7 @@ def test_a_run_that_is_not_there_is_told_first(capsys, tmp_path, monkeypatch):
     assert "nowhere" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("signals")
 def test_ctrl_c_while_it_films_leaves_nothing(tmp_path):
     agent = ARAC("drawing:Painted-v0", max_episode_steps=10_000, env_kwargs={"length": 1_000_000}, **SMALL)
     agent.save(tmp_path / "a.safetensors")

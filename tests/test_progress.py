@@ -24,6 +24,7 @@ def test_the_time_of_a_phase_adds_up_over_its_visits():
     assert progress.seconds["collect"] > 0
 
 
+@pytest.mark.usefixtures("signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_waits_for_a_safe_point_and_a_second_one_does_not(number):
     progress, before = Progress(), signal.getsignal(number)

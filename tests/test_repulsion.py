@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from arac.cli import main
 from arac.errors import UserError
 from arac.experiments import repulsion
 from arac.experiments.catalogue import EXPERIMENTS
@@ -41,7 +42,7 @@ def test_one_picture_for_all_agents_and_the_same_again():
 
 
 SETTINGS = {"hidden_size": 16, "batch_size": 16, "warmup_steps": 100, "eval_interval": 200, "eval_episodes": 1}
-SIZE = Size(1, 400, ("InvertedPendulum-v5",), settings={**SETTINGS, "replay_capacity": 1000, "workers": 0})
+SIZE = Size(1, 400, ("InvertedPendulum-v5",), settings={**SETTINGS, "replay_capacity": 10_000, "workers": 0})
 
 
 @pytest.fixture(scope="module")
@@ -98,3 +99,11 @@ def test_the_papers_scale_is_humanoid():
 def test_runs_too_short_to_learn_are_refused():
     with pytest.raises(UserError, match="must be above 100, the warm-up"):
         repulsion.plan(Size(1, 100, ("InvertedPendulum-v5",), settings=SETTINGS))
+
+
+def test_without_scikit_learn_nothing_is_begun(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(repulsion, "find_spec", lambda _: None)
+    assert main(["reproduce", "repulsion"]) == 2
+    assert capsys.readouterr().err.endswith("install it with `pip install 'arac-rl[experiments]'`.\n")
+    assert not list(tmp_path.iterdir())

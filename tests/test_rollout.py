@@ -373,6 +373,7 @@ def test_short_episodes_do_not_wait_for_a_long_one(tmp_path):
     assert seen == list(range(1, 11))
 
 
+@pytest.mark.usefixtures("signals")
 def test_a_request_to_stop_is_heard_while_workers_play(tmp_path):
     progress = Progress()
     with (

@@ -29,9 +29,7 @@ THIRDPARTY = {
 
 
 def arac(*words):
-    done = subprocess.run(
-        [sys.executable, "-m", "arac", *map(str, words)], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-m", "arac", *map(str, words)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -48,6 +46,7 @@ def trained_and_resumed(env_id, run, workers):
     return {name: (run / name).read_bytes() for name in metrics.DETERMINISTIC_FILES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["HalfCheetah", "HumanoidRllab"])
 def test_a_task_trains_and_resumes_by_its_short_name(task, tmp_path):
     trained_and_resumed(task, tmp_path / "run", workers=0)

@@ -251,6 +251,7 @@ def test_mujoco_where_nothing_can_draw(tmp_path, monkeypatch):
         film(envs.check("Hopper-v5"), [Constant(0, 0, 0)], ["a"], tmp_path / "a.mp4")
 
 
+@pytest.mark.usefixtures("signals")
 def test_ctrl_c_leaves_no_file_behind(tmp_path):
     spec = envs.check(Painted, max_episode_steps=100_000, kwargs={"length": 100_000})
 

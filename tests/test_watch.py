@@ -348,13 +348,11 @@ def test_what_cannot_be_watched_is_refused_in_a_sentence(tmp_path, capsys, words
     assert re.fullmatch(f"arac: {said}\n", capsys.readouterr().err)
 
 
+@pytest.mark.usefixtures("signals")
 def test_the_command_says_where_the_page_is_and_ends_with_ctrl_c(tmp_path):
     run_folder(tmp_path / "run")
-    script = "import signal, sys; from arac.cli import main; "
-    script += "signal.signal(signal.SIGINT, signal.default_int_handler); "  # tests in the background would ignore it
-    script += "sys.exit(main(['watch', 'run', '--no-browser']))"
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, **pipes)
+    process = subprocess.Popen([sys.executable, "-m", "arac", "watch", "run", "--no-browser"], cwd=tmp_path, **pipes)
     try:
         said = re.fullmatch(r"run is shown at http://(127\.0\.0\.1:\d+)/ .*\n", process.stdout.readline())
         connection = http.client.HTTPConnection(said[1], timeout=10)

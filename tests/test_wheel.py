@@ -75,6 +75,7 @@ def test_the_sdist_has_the_package_and_no_tests(built):
     assert {name.partition("/")[0] for name in names if "/" in name} == {"arac", "arac_rl.egg-info"}
 
 
+@pytest.mark.slow
 def test_the_wheel_works_where_the_sources_are_not(installed, tmp_path):
     where = run(installed / "python", "-c", "import arac; print(arac.__file__)", cwd=tmp_path)
     assert Path(where.strip()).is_relative_to(installed.parent)
@@ -89,7 +90,7 @@ def test_everything_that_is_imported_is_declared():
     """With the package, or as an extra of it."""
     described = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = described["optional-dependencies"]
-    wanted = [*described["dependencies"], *extras["ray"], *extras["wandb"], *extras["peers"]]
+    wanted = [*described["dependencies"], *extras["ray"], *extras["wandb"], *extras["peers"], *extras["experiments"]]
     declared = {re.split(r"[^\w.-]", one)[0].lower().replace("_", "-") for one in wanted}
     given_by = packages_distributions()
     for path in (ROOT / "arac").rglob("*.py"):

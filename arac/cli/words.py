@@ -141,7 +141,7 @@ def say_stopped(stop: KeyboardInterrupt, words: list[str], *, kept: bool = True)
     saved = isinstance(stop, Interrupted)
     what = "stopped; what was trained is saved" if saved else "stopped at once; the last checkpoints stand"
     sentence = f"{what}. Go on" if kept else "stopped; nothing is kept of it. Once more"
-    print(f"\n{sentence} with: {shlex.join([program(), *words])}", file=sys.stderr)
+    print(f"\n{sentence} with: {program()} {shlex.join(words)}", file=sys.stderr)
 
 
 def has_screen() -> bool:

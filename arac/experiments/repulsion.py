@@ -7,6 +7,7 @@ between every two agents, and how often an action's nearest neighbour is the sam
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from jaxtyping import Float
 from arac import streams
 from arac.agent import Agent
 from arac.diversity import mean_kl, pairwise_kl
+from arac.errors import UserError
 from arac.experiments.outputs import write
 from arac.experiments.planning import Size, planned, slug
 from arac.experiments.playing import play_each
@@ -70,7 +72,13 @@ class Outcome:
 
 
 def plan(size: Size) -> list[Job]:
-    """Every variant on every task with every seed."""
+    """Return a job for every variant on every task with every seed.
+
+    Raises:
+        UserError: if the figure could not be drawn in the end.
+    """
+    if find_spec("sklearn") is None:
+        raise UserError("The figure needs scikit-learn; install it with `pip install 'arac-rl[experiments]'`.")
     return [
         planned(size, "arac", env, seed, slug(variant), settings)
         for seed in range(size.seeds)

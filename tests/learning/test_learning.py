@@ -7,6 +7,8 @@ import arac
 from arac import envs
 from arac.callbacks import StopAtReturn
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = {
     "warmup_steps": 1000,
     "eval_interval": 1000,

@@ -25,7 +25,7 @@ SMALL = {
     "eval_interval": 60,
     "eval_episodes": 1,
     "checkpoint_interval": 1,
-    "replay_capacity": 5000,
+    "replay_capacity": 10_000,
     "workers": 1,
 }
 FLAGS = [word for name, value in SMALL.items() for word in (f"--{name.replace('_', '-')}", str(value))]
@@ -139,8 +139,14 @@ cp -r disk/run run
 """
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The run that one on a full disk ends like, once there is room."""
+    return sac(tmp_path_factory.mktemp("whole") / "run", env="InvertedPendulum-v5", steps=1500)
+
+
 @pytest.mark.parametrize("size", ["96k", "160k"])
-def test_a_full_disk_leaves_the_checkpoint_before_it_and_a_clear_sentence(size, tmp_path):
+def test_a_full_disk_leaves_the_checkpoint_before_it_and_a_clear_sentence(size, whole, tmp_path):
     """A file system that is really full, in a namespace of its own."""
     (tmp_path / "disk").mkdir()
     script = DISK.format(size=size, python=sys.executable, flags=" ".join(FLAGS))
@@ -155,13 +161,11 @@ def test_a_full_disk_leaves_the_checkpoint_before_it_and_a_clear_sentence(size, 
     assert "steps are saved. When that is mended, go on with: " in done.stderr
     assert list((tmp_path / "run").rglob("*.tmp")) == []
     assert is_sound(tmp_path / "run")
-    resumed = arac.resume(tmp_path / "run", say=lambda _: None)
-    whole = sac(tmp_path / "whole", env="InvertedPendulum-v5", steps=1500)
-    assert_same_state(resumed, whole)
+    assert_same_state(arac.resume(tmp_path / "run", say=lambda _: None), whole)
 
 
 @pytest.fixture
-def busy(tmp_path):
+def busy(signals, tmp_path):
     """A run that another process is working on, and that process."""
     words, options = command(
         "train", "InvertedPendulum-v5", "--algo", "sac", *FLAGS, "--steps", 10**6, "--run-dir", "run", cwd=tmp_path

@@ -34,6 +34,7 @@ def test_what_an_earlier_version_wrote_acts_as_it_did(folder, name):
         np.testing.assert_allclose(actions, expected["actions"], rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("folder", "name"), CASES)
 def test_what_an_earlier_version_wrote_is_sound_and_goes_on(folder, name, tmp_path):
     expected = json.loads((folder / "expected.json").read_text())[name]

@@ -29,7 +29,7 @@ SMALL = {
     "eval_interval": 60,
     "eval_episodes": 1,
     "checkpoint_interval": 40,
-    "replay_capacity": 1000,
+    "replay_capacity": 10_000,
     "workers": 0,
 }
 
@@ -299,7 +299,7 @@ def test_a_saved_agent_that_says_something_else_of_itself_is_refused_before_memo
 
 def test_a_replay_capacity_that_no_machine_holds_is_refused(run, capsys):
     text = (run / "config.toml").read_text()
-    (run / "config.toml").write_text(text.replace("replay_capacity = 1000", f"replay_capacity = {10**15}"))
+    (run / "config.toml").write_text(text.replace("replay_capacity = 10000", f"replay_capacity = {10**15}"))
     assert cli.main(["resume", str(run)]) == 2
     assert "would take" in capsys.readouterr().err
 

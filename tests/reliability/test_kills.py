@@ -10,7 +10,9 @@ from torture import Torturer
 from arac.algorithms import ALGORITHMS
 
 
-@pytest.mark.parametrize("algorithm", ["arac", "sac", "cem_td3", "cerl"])
+@pytest.mark.parametrize(
+    "algorithm", ["sac", *(pytest.param(name, marks=pytest.mark.slow) for name in ("arac", "cem_td3", "cerl"))]
+)
 def test_a_run_that_was_killed_anywhere_ends_with_the_same_bytes(algorithm, tmp_path):
     torturer = Torturer(algorithm, tmp_path, np.random.default_rng(list(ALGORITHMS).index(algorithm)))
     torturer.reference()

@@ -1,6 +1,5 @@
 """Episodes on Ray: the same bytes as local ones, whatever happens to the workers."""
 
-import sys
 import threading
 
 import numpy as np
@@ -17,12 +16,13 @@ from arac.rollout.episode import Task
 from arac.rollout.local import LocalPool
 
 ray = pytest.importorskip("ray")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("connection")]
 
 SETTINGS = {"hidden_size": 8, "batch_size": 8, "warmup_steps": 400, "eval_episodes": 2, "eval_interval": 600}
 SETTINGS |= {"replay_capacity": 10_000, "population_size": 2, "checkpoint_interval": 400}
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def connection():
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     yield
@@ -125,19 +125,6 @@ def test_it_stops_when_it_is_asked_to():
         assert len(pool.run(tasks(2), Progress())) == 2
 
 
-def test_a_run_is_not_begun_where_there_is_no_ray(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UserError, match="Ray is not installed"):
-        ARAC("Pendulum-v1", **SETTINGS, elites=1, rollouts="ray").learn(2400, run_dir=tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
 def test_another_address_than_that_of_the_connection_is_refused():
     with pytest.raises(UserError, match="connected to another cluster"), clusters.connected("h:1", show_output=True):
-        pass
-
-
-def test_without_ray_it_is_one_sentence(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UserError, match=r"pip install 'arac-rl\[ray\]'"), clusters.connected(show_output=True):
         pass

@@ -12,6 +12,8 @@ from torture import digest
 
 from arac.sweeps.jobs import saved_steps
 
+pytestmark = pytest.mark.slow
+
 SPEC = """\
 algorithms = ["sac", "td3"]
 tasks = ["Pendulum-v1", "DeceptivePoint"]
@@ -164,6 +166,7 @@ def test_on_ray_a_killed_worker_a_killed_sweep_and_a_lost_node_change_nothing(re
     assert sweep.digests() == {name: files for name, files in reference.items() if "seed0" in name}
 
 
+@pytest.mark.usefixtures("signals")
 def test_on_ray_a_sweep_that_is_asked_to_stop_saves_first(cluster, tmp_path):
     sweep = Sweep(tmp_path, "--engine", "ray", "--address", cluster.address, seeds="[0]", steps=100_000)
     process = sweep.start()
