@@ -63,9 +63,9 @@ def timed_compiling() -> Iterator[Callable[[], float]]:
     """
     spent = [0.0]
 
-    def listen(event: str, seconds: float, **_: Any) -> None:
+    def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
         if event in ("/jax/core/compile/jaxpr_to_mlir_module_duration", "/jax/core/compile/backend_compile_duration"):
-            spent[0] += seconds
+            spent[0] += duration_secs
 
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:

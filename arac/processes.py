@@ -27,7 +27,7 @@ def one_thread() -> dict[str, str]:
 class _LastingFile(io.FileIO):
     """A file that swallows what is written to it once its reader is gone."""
 
-    def write(self, data: Any, /) -> int | None:
+    def write(self, data: Any, /) -> int:
         try:
             return super().write(data)
         except BrokenPipeError:

@@ -86,6 +86,7 @@ def test_contenders_take_turns():
     assert all(turn.seconds > 0 and turn.peak_bytes > 10**6 for turn in turns)
 
 
+@pytest.mark.slow
 def test_a_contenders_memory_is_its_own():
     held = b"x" * 800_000_000
     command = [sys.executable, "-c", "from arac.bench.contender import peak_bytes; print(peak_bytes())"]

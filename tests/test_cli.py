@@ -23,7 +23,7 @@ from arac.systems import ARAC
 SMALL = ["--hidden-size", "16", "--batch-size", "16", "--warmup-steps", "50", "--eval-interval", "100"]
 SMALL += ["--eval-episodes", "2", "--replay-capacity", "10000", "--workers", "1"]
 # A run with a number of generations to stop at; of the algorithm that starts soonest.
-STOPPED = ["--algo", "sac", "--steps", "1500", *SMALL, "--run-dir", "run"]
+STOPPED = ["--algo", "sac", "--steps", "900", *SMALL, "--run-dir", "run"]
 
 
 def arac(*words, cwd, timeout=300):
@@ -96,8 +96,8 @@ def test_resume_goes_further_and_says_so_when_there_is_nothing_to_do(whole, tmp_
     run = shutil.copytree(whole, tmp_path / "run")
     assert main(["resume", str(run)]) == 0
     assert "already at" in capsys.readouterr().out
-    assert main(["resume", str(run), "--steps", "1600"]) == 0
-    assert metrics.read_evaluations(run)[-1]["env_steps"] >= 1600
+    assert main(["resume", str(run), "--steps", "1000"]) == 0
+    assert metrics.read_evaluations(run)[-1]["env_steps"] >= 1000
 
 
 def test_report_draws_a_page_of_the_run(finished):
@@ -120,7 +120,12 @@ def whole(tmp_path_factory):
 
 @pytest.mark.usefixtures("signals")
 @pytest.mark.parametrize(
-    ("number", "generations"), [(signal.SIGINT, 0), (signal.SIGINT, 8), (signal.SIGTERM, 8), (signal.SIGHUP, 8)]
+    ("number", "generations"),
+    [
+        (signal.SIGINT, 0),
+        (signal.SIGTERM, 8),
+        *(pytest.param(number, 8, marks=pytest.mark.slow) for number in (signal.SIGINT, signal.SIGHUP)),
+    ],
 )
 def test_a_run_that_was_stopped_goes_on_where_it_was(number, generations, whole, tmp_path):
     process = subprocess.Popen(
@@ -352,7 +357,7 @@ def test_a_run_trains_on_when_its_reader_goes_away(tmp_path):
     process.stdout.close()
     assert process.stderr.read() == ""
     assert process.wait(timeout=120) == 0
-    assert metrics.read_evaluations(tmp_path / "run")[-1]["env_steps"] >= 1500
+    assert metrics.read_evaluations(tmp_path / "run")[-1]["env_steps"] >= 900
 
 
 def test_without_a_command_the_usage_is_shown(capsys):

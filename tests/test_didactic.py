@@ -25,6 +25,7 @@ def policy(policies, repulsion=0, seed=0):
     return take(take(policies, repulsion), seed)
 
 
+@pytest.mark.slow
 def test_densities_on_the_grid_have_a_mass_of_one(trained):
     _, cell = didactic.grid()
     assert didactic.expert_density().sum() * cell == pytest.approx(1, abs=1e-3)
@@ -100,6 +101,7 @@ def numbers(trained, name, kind=0):
     return [[didactic.measure(didactic.density(take(at, seed))) for seed in range(2)] for at in trained[name][kind]]
 
 
+@pytest.mark.slow
 def test_flows_leave_the_repulsive_region_and_fit_better_than_a_gaussian(trained):
     start, _, flows = numbers(trained, "2 flows")
     _, _, learned = numbers(trained, "Gaussian, learned variance")
@@ -109,6 +111,7 @@ def test_flows_leave_the_repulsive_region_and_fit_better_than_a_gaussian(trained
     assert min(one.complexity for one in flows) > 0.05 > max(one.complexity for one in learned)
 
 
+@pytest.mark.slow
 def test_repulsion_drives_out_of_the_region_sooner_where_it_is_felt(trained):
     for name in ("Gaussian, learned variance", "2 flows"):
         soon, free = numbers(trained, name)[1], numbers(trained, name, 1)[1]
@@ -116,6 +119,7 @@ def test_repulsion_drives_out_of_the_region_sooner_where_it_is_felt(trained):
     assert numbers(trained, "0 flows")[1] == numbers(trained, "0 flows", 1)[1]  # not where it is not
 
 
+@pytest.mark.slow
 def test_the_papers_regularisation_would_keep_the_flows_at_the_identity(trained):
     """Why it is left out: docs/experiments.md."""
     regularised, none = numbers(trained, "l1")[-1], numbers(trained, "0 flows")[-1]

@@ -25,11 +25,13 @@ SETTINGS = {
     "replay_capacity": 10_000,
     "workers": 0,
 }
-OFTEN = {"erl": {"synchronisation_interval": 2}, "cerl": {"migration_interval": 2}}  # so that a short run has some
 STEPS = 500
+FEWER = dict.fromkeys(("sac", "sac_nf", "td3"), 300)  # a generation of theirs is one episode: these are enough
+OFTEN = {"erl": {"synchronisation_interval": 2}, "cerl": {"migration_interval": 2}}  # so that a short run has some
 
 
-def trained(name, folder, *, steps=STEPS, callback=None, **settings):
+def trained(name, folder, *, steps=None, callback=None, **settings):
+    steps = steps or FEWER.get(name, STEPS)
     agent = AGENTS[name]("InvertedPendulum-v5", seed=3, **{**SETTINGS, **OFTEN.get(name, {}), **settings})
     agent.learn(steps, run_dir=folder, callback=callback)
     return agent
@@ -66,7 +68,7 @@ def test_the_same_seed_gives_the_same_bytes(name, reference, tmp_path):
 @pytest.mark.parametrize("name", AGENTS)
 def test_another_seed_gives_other_numbers(name, reference):
     agent, _ = reference[name]
-    other = AGENTS[name]("InvertedPendulum-v5", seed=4, **SETTINGS, **OFTEN.get(name, {})).learn(STEPS)
+    other = AGENTS[name]("InvertedPendulum-v5", seed=4, **SETTINGS, **OFTEN.get(name, {})).learn(FEWER.get(name, STEPS))
     leaves = zip(jax.tree.leaves(agent.state.population), jax.tree.leaves(other.state.population), strict=True)
     assert not any(np.array_equal(a, b) for a, b in leaves if np.ptp(a) > 0)  # layer norms begin with ones and zeros
 
@@ -74,7 +76,7 @@ def test_another_seed_gives_other_numbers(name, reference):
 @pytest.mark.parametrize("name", AGENTS)
 def test_stopped_after_any_generation_and_resumed_is_like_never_stopped(name, reference, tmp_path):
     agent, folder = reference[name]
-    for stop in {1, agent.state.generation // 3, agent.state.generation // 2, agent.state.generation - 1}:
+    for stop in {1, agent.state.generation // 2}:
         target = tmp_path / str(stop)
         stopped = trained(name, target, callback=lambda agent, _, stop=stop: agent.state.generation < stop)
         assert stopped.state.generation == stop
@@ -102,7 +104,7 @@ def test_rows_written_after_the_last_checkpoint_are_not_written_twice(reference,
     assert_same(agent, resumed(target), folder, target)
 
 
-@pytest.mark.parametrize(("name", "workers"), [*(("arac", number) for number in (1, 3)), *((n, 2) for n in AGENTS)])
+@pytest.mark.parametrize(("name", "workers"), [("arac", 3), *((name, 2) for name in AGENTS)])
 def test_the_number_of_workers_changes_nothing(name, workers, reference, tmp_path):
     agent, folder = reference[name]
     assert_same(agent, trained(name, tmp_path / "run", workers=workers), folder, tmp_path / "run")
@@ -173,9 +175,9 @@ def test_a_run_whose_checkpoints_are_gone_is_refused_and_keeps_its_metrics(tmp_p
 
 def test_a_checkpoint_interval_longer_than_replay_resumes_exactly(tmp_path):
     long = {"checkpoint_interval": 10**6, "replay_capacity": 1000, "store_evaluation": True, "eval_episodes": 30}
-    agent = trained("sac", tmp_path / "whole", **long)
+    agent = trained("sac", tmp_path / "whole", steps=STEPS, **long)
     assert agent.replay.mark.first_episode > 0
-    trained("sac", tmp_path / "run", callback=lambda agent, _: agent.state.env_steps < 450, **long)
+    trained("sac", tmp_path / "run", steps=STEPS, callback=lambda agent, _: agent.state.env_steps < 450, **long)
     assert_same(agent, resumed(tmp_path / "run"), tmp_path / "whole", tmp_path / "run")
 
 
@@ -194,10 +196,10 @@ def test_an_interrupted_generation_leaves_nothing_in_replay(reference, monkeypat
 
     monkeypatch.setattr(sac, "update", interrupt_once)
     with pytest.raises(KeyboardInterrupt):
-        agent.learn(STEPS)
+        agent.learn(FEWER["sac_nf"])
     assert interrupted == [13]
     assert (agent.state.generation, agent.replay.mark.episodes) == (12, 12)
-    agent.learn(STEPS - agent.state.env_steps)
+    agent.learn(FEWER["sac_nf"] - agent.state.env_steps)
     for one, other in zip(jax.tree.leaves(whole.state), jax.tree.leaves(agent.state), strict=True):
         np.testing.assert_array_equal(one, other)
 

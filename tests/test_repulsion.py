@@ -62,6 +62,7 @@ def test_the_runs_differ_in_lambda_and_clip_alone():
     assert all(job.settings.items() >= SIZE.settings.items() for job in jobs)
 
 
+@pytest.mark.slow
 def test_table_numbers_and_picture(runs, tmp_path, monkeypatch):
     monkeypatch.setattr(repulsion, "ACTIONS", 20)  # t-SNE takes long
     monkeypatch.setattr(repulsion, "STATES", 4)

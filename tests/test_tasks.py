@@ -1,6 +1,6 @@
 """Tasks trained by the command for a few generations: the paper's, and environments that nobody here wrote.
 
-`make test` takes the cheap ones, `make smoke` the paper's eight at their full length and the paper's settings,
+`make test-slow` takes the cheap ones, `make smoke` the paper's eight at their full length and the paper's settings,
 `make test-thirdparty` those from other packages, which it installs.
 """
 

@@ -323,7 +323,7 @@ def test_a_saved_agent_that_is_not_finite_is_refused(saved):
         arac.load(saved)
 
 
-@pytest.mark.parametrize("text", ["a." * 7_000 + "a = 1", "a." * 10**6, "x = " + "[" * 9_000, "versions = 3"])
+@pytest.mark.parametrize("text", ["a." * 3_000 + "a = 1", "a." * 10**6, "x = " + "[" * 9_000, "versions = 3"])
 def test_a_strange_config_is_refused_or_passed_over_quickly(text, run):
     table = (run / "config.toml").read_text().split("[versions]")[0]
     (run / "config.toml").write_text(f"{text}\n{table}")

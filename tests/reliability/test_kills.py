@@ -14,7 +14,8 @@ from arac.algorithms import ALGORITHMS
     "algorithm", ["sac", *(pytest.param(name, marks=pytest.mark.slow) for name in ("arac", "cem_td3", "cerl"))]
 )
 def test_a_run_that_was_killed_anywhere_ends_with_the_same_bytes(algorithm, tmp_path):
-    torturer = Torturer(algorithm, tmp_path, np.random.default_rng(list(ALGORITHMS).index(algorithm)))
+    rng = np.random.default_rng(list(ALGORITHMS).index(algorithm))
+    torturer = Torturer(algorithm, tmp_path, rng, steps=1100, workers=1)
     torturer.reference()
     torturer.run_to_its_end("run1", ["in a torn write", "early"])
     report = torturer.report

@@ -24,7 +24,7 @@ import numpy as np
 from arac.algorithms import ALGORITHMS
 
 SETTINGS = ["--hidden-size", "16", "--batch-size", "16", "--warmup-steps", "200", "--eval-interval", "300"]
-SETTINGS += ["--eval-episodes", "2", "--replay-capacity", "1000", "--checkpoint-interval", "60", "--workers", "2"]
+SETTINGS += ["--eval-episodes", "2", "--replay-capacity", "1000", "--checkpoint-interval", "60"]
 STEPS = 1300  # more than replay holds
 # How many kills a run gets before it may end.
 PER_RUN = 3
@@ -59,8 +59,9 @@ class Report:
 class Torturer:
     """Works in a temporary folder on the runs of one algorithm."""
 
-    def __init__(self, algorithm: str, folder: Path, rng: np.random.Generator) -> None:
-        self._train = ["train", "InvertedPendulum-v5", "--algo", algorithm, "--steps", str(STEPS), *SETTINGS]
+    def __init__(self, algorithm: str, folder: Path, rng: np.random.Generator, steps: int = STEPS, workers: int = 2) -> None:
+        run = ["InvertedPendulum-v5", "--algo", algorithm, "--steps", str(steps), "--workers", str(workers)]
+        self._train = ["train", *run, *SETTINGS]
         self._folder = folder
         self._rng = rng
         self.report = Report(algorithm)
