@@ -8,9 +8,7 @@ DEMONSTRATION := --steps 50000 --warmup-steps 5000 --eval-interval 5000 --eval-e
 LONGEST := tests/reliability/test_kills.py tests/test_cli.py tests/test_exact.py tests/reliability tests/test_rollout.py \
   tests/test_baselines.py tests/test_docs.py tests/test_watch_page.py tests/test_sweeps.py
 LONGEST_SLOW := tests/reliability/test_sweep_kills.py tests/test_docs.py tests/learning tests/reliability
-# One process more than there are cores, up to four: now and then one waits.
-PYTEST := $(BIN)/python -m pytest --numprocesses $$(expr $$(nproc) + 1) --maxprocesses 4 \
-  --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup system train demonstration test test-slow smoke test-thirdparty test-sb3 torture lint format docs figures \
@@ -55,10 +53,10 @@ system:  ## what tests need from the system, Chromium for pages and OSMesa for p
 	  || $(call apt,libosmesa6,MuJoCo in pictures)
 
 test: .venv/.test system  ## what a change must pass, on up to four cores: six minutes on two
-	$(PYTEST) $(LONGEST) tests --durations 10
+	$(PYTEST) --numprocesses $$(expr $$(nproc) + 1) $(LONGEST) tests --durations 10  # one more than cores: now and then one waits
 
 test-slow: .venv/.slow system  ## what needs real time: learning, kills, Ray clusters, whole pages, the wheel: 15 minutes
-	$(PYTEST) $(LONGEST_SLOW) tests -m slow --durations 10
+	$(PYTEST) --numprocesses auto $(LONGEST_SLOW) tests -m slow --durations 10
 
 smoke: .venv/.test  ## the paper's eight tasks, three generations each, and what ERL and CERL learn: 20 minutes
 	$(BIN)/python -m pytest tests/test_tasks.py tests/learning -m smoke -v

@@ -81,11 +81,11 @@ def keep_between_runs() -> None:
     """
     if getattr(jax.config, "jax_compilation_cache_dir", None) is not None:
         return
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(home) / "arac" / f"compiled-{_machine():08x}"
     try:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        folder = Path(home) / "arac" / f"compiled-{_machine():08x}"
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
+    except (OSError, RuntimeError):  # there is no home folder, or it cannot be written
         return
     if os.access(folder, os.W_OK):
         jax.config.update("jax_compilation_cache_dir", str(folder))

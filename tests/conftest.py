@@ -13,7 +13,8 @@ if version("jaxlib").startswith("0.10."):  # XLA ends a process that names an op
 
 
 def pytest_configure(config):
-    """Set XLA's options before anything uses JAX; slow tests train for longer, and are compiled as users' runs are."""
+    """Set variables before anything reads them; slow tests train for longer, and are compiled as users' runs are."""
+    os.environ["RAY_ADDRESS"] = "local"  # else a test would find the cluster of another that runs beside it
     if not is_slow(config):
         os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *QUICK_TO_COMPILE])
 

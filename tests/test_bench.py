@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -158,6 +159,17 @@ def test_what_is_compiled_is_kept_where_the_user_wants_it(tmp_path, monkeypatch)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     compiling.keep_between_runs()
     assert set_ == {}, "without a folder it goes on without one"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", raising(RuntimeError("Could not determine home directory.")))
+    compiling.keep_between_runs()
+    assert set_ == {}, "nor does it need a home"
+
+
+def raising(error):
+    def function():
+        raise error
+
+    return function
 
 
 def test_an_option_that_xla_does_not_know_is_left_out(monkeypatch):

@@ -59,7 +59,9 @@ class Report:
 class Torturer:
     """Works in a temporary folder on the runs of one algorithm."""
 
-    def __init__(self, algorithm: str, folder: Path, rng: np.random.Generator, steps: int = STEPS, workers: int = 2) -> None:
+    def __init__(
+        self, algorithm: str, folder: Path, rng: np.random.Generator, steps: int = STEPS, workers: int = 2
+    ) -> None:
         run = ["InvertedPendulum-v5", "--algo", algorithm, "--steps", str(steps), "--workers", str(workers)]
         self._train = ["train", *run, *SETTINGS]
         self._folder = folder
