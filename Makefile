@@ -4,10 +4,12 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 # Settings with which every seed learns in a few minutes: each agent has as many mini-batches as the critic, all smaller.
 DEMONSTRATION := --steps 50000 --warmup-steps 5000 --eval-interval 5000 --eval-episodes 3 --batch-size 128 --actor-coefficient 5
-# Test files in the order of what they take: those that take longest are begun first, so that no core waits at the end.
-LONGEST := tests/reliability/test_kills.py tests/test_cli.py tests/test_exact.py tests/reliability tests/test_rollout.py \
-  tests/test_baselines.py tests/test_docs.py tests/test_watch_page.py tests/test_sweeps.py
-LONGEST_SLOW := tests/reliability/test_sweep_kills.py tests/test_docs.py tests/learning tests/reliability
+# Test files that are begun first. One of them compiles all algorithms, the others next to nothing, so that the rest find what
+# they need compiled; and those that take longest are among them, so that no core waits at the end.
+FIRST := tests/test_exact.py tests/test_rollout.py tests/reliability/test_kills.py tests/test_sweeps.py tests/test_video.py \
+  tests/test_losses.py tests/reliability/test_faults.py tests/test_cli.py tests/test_baselines.py tests/test_docs.py \
+  tests/test_watch_page.py tests/test_play.py
+FIRST_SLOW := tests/reliability/test_sweep_kills.py tests/test_docs.py tests/learning tests/reliability
 PYTEST := $(BIN)/python -m pytest --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
@@ -53,10 +55,10 @@ system:  ## what tests need from the system, Chromium for pages and OSMesa for p
 	  || $(call apt,libosmesa6,MuJoCo in pictures)
 
 test: .venv/.test system  ## what a change must pass, on up to four cores: six minutes on two
-	$(PYTEST) --numprocesses $$(expr $$(nproc) + 1) $(LONGEST) tests --durations 10  # one more than cores: now and then one waits
+	$(PYTEST) --numprocesses $$(expr $$(nproc) + 1) $(FIRST) tests --durations 10  # one more than cores: now and then one waits
 
 test-slow: .venv/.slow system  ## what needs real time: learning, kills, Ray clusters, whole pages, the wheel: 15 minutes
-	$(PYTEST) --numprocesses auto $(LONGEST_SLOW) tests -m slow --durations 10
+	$(PYTEST) --numprocesses auto $(FIRST_SLOW) tests -m slow --durations 10
 
 smoke: .venv/.test  ## the paper's eight tasks, three generations each, and what ERL and CERL learn: 20 minutes
 	$(BIN)/python -m pytest tests/test_tasks.py tests/learning -m smoke -v

@@ -1,11 +1,14 @@
 """ARAC: the Attraction-Repulsion Actor-Critic, and the systems it is compared with."""
 
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
-from arac.agent import Agent, Score
-from arac.errors import EnvironmentFailure, StorageFailure, UserError
-from arac.sweeps import sweep
-from arac.systems import ARAC, CEMTD3, CERL, ERL, SAC, SACNF, TD3, load, resume
+if TYPE_CHECKING:
+    from arac.agent import Agent, Score
+    from arac.errors import EnvironmentFailure, StorageFailure, UserError
+    from arac.sweeps import sweep
+    from arac.systems import ARAC, CEMTD3, CERL, ERL, SAC, SACNF, TD3, load, resume
 
 __version__ = version("arac-rl")
 
@@ -26,3 +29,21 @@ __all__ = [
     "resume",
     "sweep",
 ]
+_MODULES = {
+    **dict.fromkeys(("Agent", "Score"), "arac.agent"),
+    **dict.fromkeys(("EnvironmentFailure", "StorageFailure", "UserError"), "arac.errors"),
+    "sweep": "arac.sweeps",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: worker processes need none of them and start sooner."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_MODULES.get(name, "arac.systems")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -294,6 +294,7 @@ def test_a_run_that_fails_is_tried_again_and_told_with_its_traceback_while_other
     assert states == {jobs[0].name: "failed", "good": "finished"}
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_once_goes_on_from_its_checkpoint(tmp_path):
     once = {"trouble": "raises", "at": 40, "length": 50, "once": str(tmp_path / "broken")}
     sweep({**TROUBLE, "seeds": 1, "env_kwargs": once}, tmp_path / "disturbed")
