@@ -4,6 +4,8 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from arac import envs as envs  # makes our tasks known to Gymnasium
+
 if TYPE_CHECKING:
     from arac.agent import Agent, Score
     from arac.errors import EnvironmentFailure, StorageFailure, UserError
