@@ -6,6 +6,7 @@ workers, where a call for a single observation costs a fraction of a jitted one.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
@@ -110,6 +111,7 @@ class MLP:
     style: Style = field(default=Style(), metadata={"static": True})
 
     @staticmethod
+    @partial(jax.jit, static_argnums=(1, 2))
     def init(key: jax.Array, sizes: tuple[int, ...], style: Style = Style()) -> "MLP":  # noqa: B008
         """Uniform in ±1/sqrt(fan in), for weights and biases alike, as PyTorch's layers start."""
         weights, biases = [], []
