@@ -1,18 +1,65 @@
-"""A task with a trap: what pays first is not what pays most."""
+"""Points in a room with a trap: the nearest reward is not the largest."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
-SPEED = 0.03  # the longest way along either axis in one step
-NEAR, NEAR_REWARD = 0.5, 0.2  # the field on the right begins here and pays this per step
-FAR, FAR_REWARD = -0.8, 1.0  # the one on the left
-HORIZON = 200
+PIXELS = 256  # of a picture's side
+_FLOOR, _WALL, _GOAL, _TRAP, _POINT = (245, 245, 240), (70, 70, 80), (130, 200, 130), (250, 200, 130), (200, 40, 40)
+
+Box2 = tuple[float, float, float, float]  # left, bottom, right, top
+# Walls of the maze: at which height, and from where to where.
+_WALLS = ((-0.5, -0.5, 1.0), (0.2, -1.0, 0.5))
+_HALF = 0.005  # of a wall's thickness
 
 
-class DeceptivePoint(gymnasium.Env):
+class PointEnv(gymnasium.Env):
+    """A point in the square from -1 to 1; a subclass moves it and pays for where it is."""
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 30}
+    walls: ClassVar[tuple[Box2, ...]] = ()
+    goals: ClassVar[tuple[Box2, ...]] = ()
+    traps: ClassVar[tuple[Box2, ...]] = ()
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.observation_space = Box(-1.0, 1.0, (2,), np.float32)
+        self.action_space = Box(-1.0, 1.0, (2,), np.float32)
+        self.render_mode = render_mode
+        self._position = np.zeros(2)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._position = self._start()
+        return self._position.astype(np.float32), {}
+
+    def _start(self) -> np.ndarray:
+        raise NotImplementedError
+
+    def render(self) -> np.ndarray | None:  # type: ignore[override]
+        if self.render_mode != "rgb_array":
+            return None
+        picture = np.full((PIXELS, PIXELS, 3), _FLOOR, np.uint8)
+        for boxes, colour in ((self.traps, _TRAP), (self.goals, _GOAL), (self.walls, _WALL)):
+            for left, bottom, right, top in boxes:
+                columns, rows = _pixels(left, right), _pixels(-top, -bottom)
+                picture[rows, columns] = colour
+        x, y = (self._position + 1) / 2 * (PIXELS - 1)
+        rows, columns = np.ogrid[:PIXELS, :PIXELS]
+        picture[(columns - x) ** 2 + (rows - (PIXELS - 1 - y)) ** 2 <= (PIXELS / 40) ** 2] = _POINT
+        return picture
+
+
+def _pixels(low: float, high: float) -> slice:
+    """Return the pixels between two coordinates, at least two."""
+    first = int((low + 1) / 2 * PIXELS)
+    return slice(first, max(int((high + 1) / 2 * PIXELS), first + 2))
+
+
+class DeceptivePoint(PointEnv):
     """A point in the middle of a room whose right and left ends pay, and nothing between them does.
 
     The trap is the right end: it begins closer, so most ways out of the middle find it first, and every way back leads
@@ -20,23 +67,62 @@ class DeceptivePoint(gymnasium.Env):
     away, with 1 a step: 173 in an episode against 37 for walking straight into the trap.
     """
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
+    SPEED: ClassVar[float] = 0.03  # the longest way along either axis in one step
+    NEAR: ClassVar[float] = 0.5  # the field on the right begins here
+    NEAR_REWARD: ClassVar[float] = 0.2
+    FAR: ClassVar[float] = -0.8
+    FAR_REWARD: ClassVar[float] = 1.0
+    HORIZON: ClassVar[int] = 200
+    goals = ((-1.0, -1.0, FAR, 1.0),)
+    traps = ((NEAR, -1.0, 1.0, 1.0),)
 
-    def __init__(self) -> None:
-        self.observation_space = Box(-1.0, 1.0, (2,), np.float32)
-        self.action_space = Box(-1.0, 1.0, (2,), np.float32)
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
-        self._position = self.np_random.uniform(-0.05, 0.05, 2)
-        return self._position.astype(np.float32), {}
+    def _start(self) -> np.ndarray:
+        return self.np_random.uniform(-0.05, 0.05, 2)
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        self._position = np.clip(self._position + SPEED * np.clip(action, -1, 1), -1, 1)
-        return self._position.astype(np.float32), reward(float(self._position[0])), False, False, {}
+        self._position = np.clip(self._position + self.SPEED * np.clip(action, -1, 1), -1, 1)
+        x = self._position[0]
+        reward = self.FAR_REWARD if x < self.FAR else self.NEAR_REWARD if x > self.NEAR else 0.0
+        return self._position.astype(np.float32), reward, False, False, {"is_success": bool(x < self.FAR)}
 
 
-def reward(x: float) -> float:
-    return FAR_REWARD if x < FAR else NEAR_REWARD if x > NEAR else 0.0
+class PointMaze(PointEnv):
+    """A maze of two walls, each with a gap at another end, between the start below and the goal at the top left.
+
+    The reward is minus the distance to the goal's centre, as the crow flies, so that it falls on the way through either
+    gap: in front of the first wall a point is at about -220 in an episode, in front of the second at about -127. A way
+    through both is worth about -35, and ends the episode at the goal. The geometry is that of QDax's maze.
+    """
+
+    SPEED: ClassVar[float] = 0.1
+    HORIZON: ClassVar[int] = 200
+    GOAL: ClassVar[tuple[float, float]] = (-0.5, 0.8)
+    walls = tuple((left, height - _HALF, right, height + _HALF) for height, left, right in _WALLS)
+    goals = ((GOAL[0] - 0.05, GOAL[1] - 0.05, GOAL[0] + 0.05, GOAL[1] + 0.05),)
+
+    def _start(self) -> np.ndarray:
+        return np.array([self.np_random.uniform(-0.1, 0.1), self.np_random.uniform(-1.0, -0.7)])
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        wanted = np.clip(self._position + self.SPEED * np.clip(action, -1, 1), -1, 1)
+        self._position = self._stopped(self._position, wanted)
+        distance = np.abs(self._position - self.GOAL)
+        reached = bool((distance <= 0.05).all())
+        return (
+            self._position.astype(np.float32),
+            -float(np.hypot(*distance)),
+            reached,
+            False,
+            {"is_success": reached},
+        )
+
+    def _stopped(self, before: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+        """Return where a step ends: at the first wall in its way, sliding along it."""
+        upwards = wanted[1] > before[1]
+        for height, left, right in sorted(_WALLS, reverse=not upwards):
+            face = height - _HALF if upwards else height + _HALF
+            if (before[1] <= face < wanted[1]) if upwards else (wanted[1] < face <= before[1]):
+                x = before[0] + (wanted[0] - before[0]) * (face - before[1]) / (wanted[1] - before[1])
+                if left <= x <= right:
+                    return np.array([wanted[0], face])
+        return wanted

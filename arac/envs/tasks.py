@@ -4,8 +4,6 @@ from typing import Any
 
 import gymnasium
 
-from arac.envs import deceptive
-
 # What each short name stands for.
 TASKS = {
     "Ant": "Ant-v5",
@@ -19,6 +17,9 @@ TASKS = {
     "AntV2Like": "arac/AntV2Like-v0",
     "Walker2dV2Like": "arac/Walker2dV2Like-v0",
     "DeceptivePoint": "arac/DeceptivePoint-v0",
+    "PointMaze": "arac/PointMaze-v0",
+    "DeceptiveWall": "arac/DeceptiveWall-v0",
+    "AntTrap": "arac/AntTrap-v0",
 }
 # Which row of the paper's table a variant takes.
 VARIANTS = {"AntV2Like": "Ant", "Walker2dV2Like": "Walker2d"}
@@ -30,18 +31,19 @@ def full_name(name: str) -> str:
 
 
 def register() -> None:
-    """Makes our environments known to Gymnasium; again does nothing."""
-    ours: dict[str, tuple[str, dict[str, Any]]] = {
-        "arac/HumanoidRllab-v0": ("arac.envs.humanoids:HumanoidRllab", {}),
-        "arac/SparseHumanoid-v0": ("arac.envs.humanoids:SparseHumanoid", {}),
+    """Make our environments known to Gymnasium; again does nothing."""
+    # Entry point, horizon and arguments of each.
+    ours: dict[str, tuple[str, int, dict[str, Any]]] = {
+        "HumanoidRllab": ("arac.envs.humanoids:HumanoidRllab", 1000, {}),
+        "SparseHumanoid": ("arac.envs.humanoids:SparseHumanoid", 1000, {}),
         # As Gym's v2 was: with contact forces among the observations; with less friction on the right foot.
-        "arac/AntV2Like-v0": ("gymnasium.envs.mujoco.ant_v4:AntEnv", {"use_contact_forces": True}),
-        "arac/Walker2dV2Like-v0": ("gymnasium.envs.mujoco.walker2d_v5:Walker2dEnv", {"xml_file": "walker2d.xml"}),
+        "AntV2Like": ("gymnasium.envs.mujoco.ant_v4:AntEnv", 1000, {"use_contact_forces": True}),
+        "Walker2dV2Like": ("gymnasium.envs.mujoco.walker2d_v5:Walker2dEnv", 1000, {"xml_file": "walker2d.xml"}),
+        "DeceptivePoint": ("arac.envs.deceptive:DeceptivePoint", 200, {}),
+        "PointMaze": ("arac.envs.deceptive:PointMaze", 200, {}),
+        "DeceptiveWall": ("arac.envs.traps:DeceptiveWall", 50, {}),
+        "AntTrap": ("arac.envs.traps:AntTrap", 1000, {}),
     }
-    for env_id, (entry_point, kwargs) in ours.items():
-        if env_id not in gymnasium.registry:
-            gymnasium.register(env_id, entry_point, max_episode_steps=1000, kwargs=kwargs)
-    if TASKS["DeceptivePoint"] not in gymnasium.registry:
-        gymnasium.register(
-            TASKS["DeceptivePoint"], "arac.envs.deceptive:DeceptivePoint", max_episode_steps=deceptive.HORIZON
-        )
+    for name, (entry_point, horizon, kwargs) in ours.items():
+        if TASKS[name] not in gymnasium.registry:
+            gymnasium.register(TASKS[name], entry_point, max_episode_steps=horizon, kwargs=kwargs)
