@@ -78,7 +78,8 @@ def generation(context: Context, state: State) -> tuple[State, Evaluation | None
     """Judge, let the learners explore and learn, breed with migrants now and then, share out the next episodes."""
     config: CERLConfig = context.config
     fitness, steps = judge(context, state.individuals, state.generation, 1)
-    episodes = context.rollouts.explore(take(state.learners.actor.policy, state.allocation), state.generation)
+    policies = take(state.learners.actor.policy, state.allocation)
+    episodes = context.rollouts.explore(policies, state.generation, noise_hold=config.noise_hold)
     context.replay.extend(episodes)
     steps += sum(len(episode) for episode in episodes)
     env_steps = state.env_steps + steps

@@ -71,7 +71,8 @@ def generation(context: Context, state: State) -> tuple[State, Evaluation | None
     fitness, steps = judge(context, state.individuals, state.generation, config.trials)
     individuals, made = breed(context, state.individuals, fitness, state.generation)
 
-    [episode] = context.rollouts.explore(state.learners.actor.policy, state.generation, "drift")
+    learner = state.learners.actor.policy
+    [episode] = context.rollouts.explore(learner, state.generation, "drift", noise_hold=config.noise_hold)
     context.replay.extend([episode])
     env_steps = state.env_steps + steps + len(episode)
 

@@ -2,7 +2,7 @@
 
 import math
 import traceback
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -15,6 +15,7 @@ from arac.errors import EnvironmentFailure
 Acting: TypeAlias = Literal["random", "explore", "drift", "mode"]
 # Of the Ornstein-Uhlenbeck process behind `drift`, as in DDPG and ERL.
 _DRIFT_THETA, _DRIFT_SIGMA = 0.15, 0.2
+_HOLD_EXPONENT = 1.5  # of the zeta distribution of the steps for which noise is held
 
 
 class Task(NamedTuple):
@@ -27,6 +28,7 @@ class Task(NamedTuple):
     counters: tuple[int, ...]  # member, generation, number of the episode
     record: bool  # whether the transitions are wanted, or only return and length
     reset_seed: int | None = None  # what the environment is reset with, where it should not be drawn
+    noise_hold: int = 1  # the longest time that a draw of noise is held, in steps
 
     def __str__(self) -> str:
         """Which episode it is, for messages."""
@@ -95,10 +97,10 @@ def by_steps(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Generat
     observations, actions = [_checked(observation, shape, "an observation", env, task, 0)], []
     rewards: list[float] = []
     terminated = truncated = False
-    noise = np.zeros(len(low), np.float32)
+    noises = _noises(task.acting, len(low), task.noise_hold, rng)
     yield rewards
     while not (terminated or truncated):
-        noise = _next_noise(task.acting, noise, rng)
+        noise = next(noises)
         action = _choose(task, observations[-1], noise)
         observation, reward, terminated, truncated, _ = env.step(stretch(action, low, high, env.action_space.dtype))
         actions.append(action)
@@ -119,6 +121,15 @@ def by_steps(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Generat
 def stretch(action: np.ndarray, low: np.ndarray, high: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """An action in [-1, 1], or a batch of them, in the environment's units."""
     return np.asarray(low + (action + 1) * 0.5 * (high - low)).astype(dtype)
+
+
+def _noises(acting: Acting, size: int, hold: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Yield what to act with at each step; every draw lasts for a number of steps from a cut-off zeta distribution."""
+    noise = np.zeros(size, np.float32)
+    while True:
+        noise = _next_noise(acting, noise, rng)
+        for _ in range(1 if hold == 1 or acting == "mode" else min(int(rng.zipf(_HOLD_EXPONENT)), hold)):
+            yield noise
 
 
 def _next_noise(acting: Acting, noise: np.ndarray, rng: np.random.Generator) -> np.ndarray:

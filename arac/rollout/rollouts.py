@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from arac import streams
 from arac.population import members
 from arac.progress import Progress
 from arac.rollout.episode import Acting, Episode, Task
@@ -22,9 +23,11 @@ class Rollouts:
         self._seed = seed
         self._progress = progress
 
-    def explore(self, population: Any, generation: int, acting: Acting = "explore") -> list[Episode]:
-        """One episode with noise for each member."""
-        return self._run("collect", population, 1, acting, "explore", generation, record=True)
+    def explore(
+        self, population: Any, generation: int, acting: Acting = "explore", *, noise_hold: int = 1
+    ) -> list[Episode]:
+        """Play one episode with noise for each member."""
+        return self._run("collect", population, 1, acting, "explore", generation, record=True, noise_hold=noise_hold)
 
     def judge(self, population: Any, generation: int, episodes: int) -> list[list[Episode]]:
         """`episodes` episodes without noise for each member, to select by and to learn from."""
@@ -34,8 +37,12 @@ class Rollouts:
     def evaluate(
         self, population: Any, generation: int, episodes: int, *, record: bool = False, stream: str = "evaluate"
     ) -> list[list[Episode]]:
-        """`episodes` episodes without noise for each member."""
-        flat = self._run("evaluate", population, episodes, "mode", stream, generation, record=record)
+        """Play `episodes` episodes without noise for each member, all members from the same start states."""
+        starts = [
+            int(streams.rng(self._seed, f"{stream}-start", generation, number).integers(2**31))
+            for number in range(episodes)
+        ]
+        flat = self._run("evaluate", population, episodes, "mode", stream, generation, record=record, starts=starts)
         return _by_member(flat, episodes)
 
     def evaluate_on(self, policy: Any, reset_seeds: Sequence[int]) -> list[Episode]:
@@ -47,12 +54,30 @@ class Rollouts:
         return self._play("evaluate", tasks)
 
     def _run(
-        self, phase: str, population: Any, episodes: int, acting: Acting, stream: str, generation: int, *, record: bool
+        self,
+        phase: str,
+        population: Any,
+        episodes: int,
+        acting: Acting,
+        stream: str,
+        generation: int,
+        *,
+        record: bool,
+        starts: Sequence[int] | None = None,
+        noise_hold: int = 1,
     ) -> list[Episode]:
-        policies = members(population)
         tasks = [
-            Task(policy, acting, self._seed, stream, (member, generation, episode), record)
-            for member, policy in enumerate(policies)
+            Task(
+                policy,
+                acting,
+                self._seed,
+                stream,
+                (member, generation, episode),
+                record,
+                None if starts is None else starts[episode],
+                noise_hold,
+            )
+            for member, policy in enumerate(members(population))
             for episode in range(episodes)
         ]
         return self._play(phase, tasks)
