@@ -24,7 +24,7 @@ from arac.limits import check_steps
 from arac.members import Cast, Member
 from arac.metrics import fitness_at
 from arac.policies.custom import CustomPolicy
-from arac.presets import configured
+from arac.presets import Preset, configured
 from arac.processes import cores
 from arac.progress import Progress
 from arac.replay import ReplayBuffer
@@ -56,7 +56,7 @@ class Agent:
         env: str | Maker,
         *,
         seed: int = 0,
-        preset: bool = True,
+        preset: Preset | bool = "paper",
         max_episode_steps: int | None = None,
         env_kwargs: dict[str, Any] | None = None,
         policy: type[CustomPolicy] | None = None,
@@ -68,7 +68,8 @@ class Agent:
             env: a Gymnasium id, a task's short name such as `Hopper`, or a function or class that makes an
                 environment; with continuous observations and bounded continuous actions.
             seed: fixes every random number of the run.
-            preset: False leaves the paper's table aside and starts from plain defaults.
+            preset: "paper" starts from the paper's parameters for this task; "paper-letter" also from the paper's
+                attraction and repulsion to the letter; "none" (or False) from plain defaults.
             max_episode_steps: a time limit, needed where the environment has none.
             env_kwargs: keyword arguments of the environment.
             policy: an action distribution of your own, for the soft actor-critics (docs/extending.md).

@@ -11,6 +11,7 @@ from arac.policies import Policy
 from arac.population import put, take
 
 Strategy: TypeAlias = Literal["proactive", "reactive"]
+Targets: TypeAlias = Literal["archive", "members", "both"]
 
 
 @jax.tree_util.register_dataclass
@@ -20,28 +21,31 @@ class Archive:
 
     policies: Policy  # stacked; slots from `size` on are empty
     fitness: np.ndarray
+    born: np.ndarray  # environment steps at which each was added
     size: int
 
     @staticmethod
     def empty(like: Policy, capacity: int) -> "Archive":
         """`like` is one policy, for the shapes."""
         policies = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), like)
-        return Archive(policies, np.zeros(capacity), 0)
+        return Archive(policies, np.zeros(capacity), np.zeros(capacity, np.int64), 0)
 
     @property
     def capacity(self) -> int:
         return len(self.fitness)
 
-    def add(self, population: Policy, fitness: np.ndarray, rng: np.random.Generator) -> "Archive":
-        """Fills up while there is room; then each newcomer replaces a random policy of the nearest niche.
+    def add(self, population: Policy, fitness: np.ndarray, env_steps: int, rng: np.random.Generator) -> "Archive":
+        """Fill up while there is room; then let each newcomer replace a random policy of the nearest niche.
 
         A member whose fitness is not finite stays out: it belongs to no niche.
         """
         newcomers = np.flatnonzero(np.isfinite(fitness))
         room = min(self.capacity - self.size, len(newcomers))
-        filled = self._with(np.arange(self.size, self.size + room), population, fitness, newcomers[:room])
+        slots = np.arange(self.size, self.size + room)
+        filled = self._with(slots, population, fitness, newcomers[:room], env_steps)
         latecomers = newcomers[room:]
-        return filled._with(filled._niche_slots(fitness[latecomers], rng), population, fitness, latecomers)
+        slots = filled._niche_slots(fitness[latecomers], rng)
+        return filled._with(slots, population, fitness, latecomers, env_steps)
 
     def _niche_slots(self, fitness: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         low, high = two_means(self.fitness)
@@ -49,17 +53,18 @@ class Archive:
         niches = [low if abs(f - centres[0]) <= abs(f - centres[1]) else high for f in fitness]
         return np.array([rng.choice(niche) for niche in niches], int)
 
-    def _with(self, slots: np.ndarray, population: Policy, fitness: np.ndarray, members: np.ndarray) -> "Archive":
-        """These members of the population in these slots; of two in one slot the later stays."""
+    def _with(
+        self, slots: np.ndarray, population: Policy, fitness: np.ndarray, members: np.ndarray, env_steps: int
+    ) -> "Archive":
+        """Put these members of the population into these slots; of two in one slot the later stays."""
         newest = {int(slot): int(member) for slot, member in zip(slots, members, strict=True)}
         if not newest:
             return self
         where, who = np.array(list(newest)), np.array(list(newest.values()))
-        new_fitness = self.fitness.copy()
-        new_fitness[where] = fitness[who]
-        return Archive(
-            put(self.policies, where, take(population, who)), new_fitness, max(self.size, int(where.max()) + 1)
-        )
+        new_fitness, born = self.fitness.copy(), self.born.copy()
+        new_fitness[where], born[where] = fitness[who], env_steps
+        policies = put(self.policies, where, take(population, who))
+        return Archive(policies, new_fitness, born, max(self.size, int(where.max()) + 1))
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """n different slots, uniformly; all of them if there are fewer."""

@@ -5,13 +5,13 @@ Every field is a keyword of the Python class and a flag of the command; the line
 
 import dataclasses
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_type_hints
+from typing import Any, ClassVar, Literal, get_type_hints
 
-from arac.archive import Strategy
+from arac.archive import Strategy, Targets
 from arac.critics import CriticKind
 from arac.errors import UserError
 from arac.limits import check_range, check_type
-from arac.losses import Base
+from arac.losses import Base, Divergence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +20,7 @@ class Config:
 
     preset_table: ClassVar[str] = "paper"  # the file below presets/ with the settings for each task
     preset_fields: ClassVar[tuple[str, ...]] = ()  # what this system takes from a row of it
+    letter: ClassVar[dict[str, Any]] = {}  # the paper's own values where the defaults are others
 
     tau: float = 0.005
     """Step of the slowly moving target network towards the trained one."""
@@ -67,7 +68,16 @@ class DiscountConfig(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SoftConfig(DiscountConfig):
+class ExplorationConfig(Config):
+    """What all share that explore with noise on their actions."""
+
+    noise_hold: int = 1
+    """Longest time that exploration holds a draw of its noise, in steps; 1 draws anew at every step. Times are random,
+    short ones the most frequent: 64 is a good start where agents must get far."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoftConfig(ExplorationConfig, DiscountConfig):
     """What the soft actor-critics share."""
 
     critic: CriticKind = "value"
@@ -81,6 +91,9 @@ class ARACConfig(SoftConfig):
     preset_fields: ClassVar[tuple[str, ...]] = (
         "flows", "sigma", "archive_capacity", "actor_coefficient", "temperature", "strategy",
     )  # fmt: skip
+    letter: ClassVar[dict[str, Any]] = {
+        "ar_coefficient": 1.0, "ar_from": "archive", "ar_divergence": "kl", "ar_base": "own", "kl_clip": "none",
+    }  # fmt: skip
 
     population_size: int = 5
     """Agents (M)."""
@@ -94,12 +107,20 @@ class ARACConfig(SoftConfig):
     """Mini-batches of all actors together per environment step (p); each actor gets p/M."""
     strategy: Strategy = "proactive"
     """proactive: away from the worse half, towards the better; reactive: only away, most from the worst."""
-    ar_coefficient: float = 1.0
-    """Weight of attraction and repulsion (lambda); 0 switches them off."""
-    ar_base: Base = "shared"
-    """What the archived flows stand on: the agent's own base (shared), theirs (own); gaussian: no flows, bases only."""
+    ar_coefficient: float | Literal["auto"] = "auto"
+    """Weight of attraction and repulsion (lambda); auto adapts it to `ar_target`, 0 switches both off."""
+    ar_target: float = 0.25
+    """Divergence between members that auto aims at, in nats per action dimension."""
+    ar_from: Targets = "both"
+    """Policies that repel and attract: archive (the paper's, felt by elites), members (the others of the population,
+    felt by all, repulsion only) or both."""
+    ar_divergence: Divergence = "bounded"
+    """bounded: at most log 2, without effect on the entropy; kl: the paper's."""
+    ar_base: Base = "whole"
+    """What is compared and moved: whole policies; flows alone, the other's on its own base Gaussian (own) or on the
+    agent's (shared); or base Gaussians alone (gaussian)."""
     kl_clip: float | Literal["none"] = 1.0
-    """Divergence, in nats, from which on a policy is not repelled further; none is the paper's letter."""
+    """Ignore a policy beyond this divergence (nats), for ar_divergence kl; none never does, as in the paper."""
     flows: int = 3
     """Radial flows per policy (N)."""
     sigma: float | Literal["learned"] = 0.4
@@ -150,7 +171,7 @@ class TargetNoiseConfig(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SmoothedConfig(TargetNoiseConfig):
+class SmoothedConfig(TargetNoiseConfig, ExplorationConfig):
     """What TD3's learners share."""
 
     policy_delay: int = 2
@@ -253,7 +274,7 @@ class GeneticConfig(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ERLConfig(GeneticConfig, DiscountConfig):
+class ERLConfig(GeneticConfig, ExplorationConfig, DiscountConfig):
     """Evolutionary Reinforcement Learning: a genetic algorithm and one DDPG learner."""
 
     preset_table: ClassVar[str] = "erl"

@@ -13,6 +13,8 @@ from arac.policies import custom
 from arac.policies.custom import CustomPolicy
 from arac.presets import configured
 
+# Values of settings before they existed, where these are not today's defaults: for runs and agents of format 1.
+_BEFORE: dict[str, Any] = {"ar_divergence": "kl", "ar_from": "archive"}
 # Settings that no result depends on.
 _WITHOUT_EFFECT = ("workers", "rollouts", "episode_timeout", "checkpoint_interval")
 
@@ -64,8 +66,8 @@ class Description:
         return {**{name: table[name] for name in names if name in table}, "config": settings}
 
     def differences(self, identity: dict[str, Any]) -> list[str]:
-        """Where another identity is not this one's, in words. Settings that it does not know had their defaults."""
-        defaults = json.loads(json.dumps(asdict(self.algorithm.config())))
+        """Tell in words where another identity is not this one's. Settings that it lacks did not exist then."""
+        defaults = {**json.loads(json.dumps(asdict(self.algorithm.config()))), **_BEFORE}
         here, there = (_flat(json.loads(json.dumps(one))) for one in (self.identity(), identity))
         names = sorted(here.keys() | there.keys())
         values = [(name, here.get(name), there.get(name, defaults.get(name))) for name in names]
@@ -107,7 +109,8 @@ class Description:
         spec = envs.check(
             env or environment["id"], max_episode_steps=environment["max_episode_steps"], kwargs=environment["kwargs"]
         )
-        config, _ = configured(algorithm.config, spec.id, table["config"], preset=False)
+        before = {name: value for name, value in _BEFORE.items() if hasattr(algorithm.config, name)}
+        config, _ = configured(algorithm.config, spec.id, {**before, **table["config"]}, preset=False)
         preset = None if table["preset"] == "none" else table["preset"]
         check_policy(policy, algorithm, spec)
         _check_same_policy(table.get("policy"), policy)

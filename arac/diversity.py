@@ -4,7 +4,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from arac.losses import policy_kl
+from arac.losses import sampled_kl
 from arac.policies import Policy
 
 
@@ -15,7 +15,7 @@ def pairwise_kl(
     """KL(row || column) between whole policies, averaged over the observations."""
 
     def row(policy: Policy) -> Float[Array, " member"]:
-        return jax.vmap(lambda other: policy_kl(policy, other, observation, noise))(population)
+        return jax.vmap(lambda other: sampled_kl(policy, other, observation, noise))(population)
 
     return jax.vmap(row)(population)
 

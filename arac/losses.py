@@ -1,6 +1,7 @@
 """The losses, each a pure function with its equation's number in the paper beside it."""
 
-from typing import Literal, NamedTuple, TypeAlias
+import math
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,8 @@ from arac.policies import flows as radial
 from arac.policies.flow_policy import pre_tanh_log_prob
 from arac.replay import Batch
 
-Base: TypeAlias = Literal["shared", "own", "gaussian"]
+Base: TypeAlias = Literal["whole", "own", "shared", "gaussian"]
+Divergence: TypeAlias = Literal["bounded", "kl"]
 
 
 def critic_loss(
@@ -110,84 +112,100 @@ def temperature_loss(
     return -log_temperature * stop_gradient(mean_log_prob + target_entropy)
 
 
-class Archived(NamedTuple):
-    """The n policies sampled from the archive for one elite, stacked, each with its weight in the loss.
+class Felt(NamedTuple):
+    """Policies that an agent is repelled from or attracted to, stacked, each with its weight in the loss.
 
-    A weight is `lambda * beta / n`; a slot that stands empty because the archive is small has weight 0.
+    A weight is `beta / n` (Eqs. 8 and 9), above 0 to repel; an unused slot has weight 0.
     """
 
     policies: Policy
     weights: Float[Array, " n"]
 
 
+class Divergences(NamedTuple):
+    """Distances from the policies of a `Felt`."""
+
+    kl: Float[Array, " n"]  # KL(pi || pi'), whichever divergence is in the loss
+    pull: Float[Array, " n"]  # share of the force of contact that is left at this distance, from 0 to 1
+
+
 def attraction_repulsion_loss(
     policy: Policy,
-    archived: Archived,
+    felt: Felt,
     observation: Float[Array, "batch obs"],
     noise: Float[Array, "batch action"],
     *,
+    divergence: Divergence,
     base: Base,
     kl_clip: float | None,
-) -> tuple[Float[Array, ""], Float[Array, " n"]]:
-    """Eqs. 1 and 10: `-lambda mean(beta KL(pi || pi'))`, and the divergences themselves.
+) -> tuple[Float[Array, ""], Divergences]:
+    """Return Eqs. 1 and 10, `-mean(beta D(pi, pi'))`, and the distances. The caller multiplies by lambda.
 
-    Repulsion has no end of its own: a contraction alone raises the divergence for ever. `kl_clip` stops pushing
-    where a repelled policy is already that far away. `base` speaks of flow policies; of any other the whole policy
-    counts, and feels it.
+    Args:
+        policy: feels the loss: its flows, if it has any, and else all of it.
+        felt: is held still.
+        observation: the states on which policies are compared.
+        noise: standard normal numbers for the actions of `policy` there.
+        divergence: "kl" is the paper's KL(pi || pi'). It grows without end, and the cheapest way to raise it is to
+            contract, so that repulsion lowers the entropy. "bounded" is KL(pi || (pi + pi') / 2), at most log 2, with
+            log pi held still: its force fades as policies part, and leaves the entropy alone.
+        base: "own" leaves each policy its own base Gaussian; "shared" puts the other flows on the base of `policy`;
+            "gaussian" compares the bases, which then feel the loss, without flows.
+        kl_clip: a KL beyond this is not felt, neither as repulsion nor as attraction. For "kl" alone.
     """
-    others = stop_gradient(archived.policies)
 
-    def divergence(other: Policy) -> Float[Array, ""]:
-        if not (isinstance(policy, FlowPolicy) and isinstance(other, FlowPolicy)):
-            return sampled_kl(policy, other, observation, noise)
-        if base == "gaussian":
-            return gaussian_kl(policy, other, observation)
-        return flow_kl(policy, other, observation, noise, base=base)
+    def distance(other: Policy) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
+        if divergence == "kl":
+            kl = sampled_kl(policy, other, observation, noise, base=base)
+            if base == "gaussian" and isinstance(policy, FlowPolicy) and isinstance(other, FlowPolicy):
+                kl = gaussian_kl(policy, other, observation)
+            clip = jnp.inf if kl_clip is None else kl_clip
+            return jnp.minimum(kl, clip), kl, (kl < clip).astype(kl.dtype)
+        log_pi, log_other = log_densities(policy, other, observation, noise, base=base)
+        ratio = stop_gradient(log_pi) - log_other
+        value = (math.log(2) - jax.nn.softplus(-ratio)).mean()
+        return value, ratio.mean(), jnp.minimum(2 * jax.nn.sigmoid(-ratio), 1.0).mean()
 
-    kl = jax.vmap(divergence)(others)
-    repelled = archived.weights > 0
-    felt = kl if kl_clip is None else jnp.where(repelled, jnp.minimum(kl, kl_clip), kl)
-    return -(archived.weights * felt).sum(), kl
+    value, kl, pull = jax.vmap(distance)(stop_gradient(felt.policies))
+    return -(felt.weights * value).sum(), Divergences(kl, pull)
 
 
-def flow_kl(
-    policy: FlowPolicy,
-    other: FlowPolicy,
-    observation: Float[Array, "batch obs"],
-    noise: Float[Array, "batch action"],
-    *,
-    base: Base,
-) -> Float[Array, ""]:
-    """`E[log pi(x) - log pi'(x)]` over samples x of pi before tanh, which both share, so that it cancels.
+def log_densities(
+    policy: Policy, other: Policy, observation: Any, noise: Any, *, base: Base
+) -> tuple[Float[Array, " batch"], Float[Array, " batch"]]:
+    """Return log pi(x) and log pi'(x) for one sample x of pi in each state, before tanh where both have it.
 
-    The bases are detached: only the flows of `policy` feel this. Under "shared" both flows stand on the base of
-    `policy`, so that means play no part; under "own" the other policy keeps its own. See docs/deviations.md.
+    `base` concerns flow policies, whose gradient then reaches the flows alone, or the bases alone for "gaussian". Any
+    other policy counts as a whole and feels it as a whole.
     """
-    mean, log_std = stop_gradient(policy.base(observation))
+    if not (isinstance(policy, FlowPolicy) and isinstance(other, FlowPolicy)):
+        action, log_pi = policy.sample(observation, noise)
+        return log_pi, other.log_prob(observation, action)
+    if base == "gaussian":
+        policy, other = FlowPolicy(policy.base, ()), FlowPolicy(other.base, ())
+    mean, log_std = policy.base(observation)
+    if base in ("own", "shared"):
+        mean, log_std = stop_gradient((mean, log_std))
     z = mean + jnp.exp(log_std) * noise
-    x, log_det = radial.forward_log_det(policy.flows, z)
+    x, log_det = radial.forward_log_det(policy.flows, z)  # before tanh, which both share, so that it cancels
     other_base = (mean, log_std) if base == "shared" else stop_gradient(other.base(observation))
     log_pi = gaussian.log_density(z, mean, log_std) - log_det
-    return (log_pi - pre_tanh_log_prob(x, *other_base, other.flows)).mean()
-
-
-def gaussian_kl(policy: FlowPolicy, other: FlowPolicy, observation: Float[Array, "batch obs"]) -> Float[Array, ""]:
-    """The ablation of the paper: the divergence of the base Gaussians, felt by mean and sigma, flows left out."""
-    return gaussian.kl(*policy.base(observation), *other.base(observation)).mean()
+    return log_pi, pre_tanh_log_prob(x, *other_base, other.flows)
 
 
 def sampled_kl(
-    policy: Policy, other: Policy, observation: Float[Array, "batch obs"], noise: Float[Array, "batch action"]
+    policy: Policy,
+    other: Policy,
+    observation: Float[Array, "batch obs"],
+    noise: Float[Array, "batch action"],
+    *,
+    base: Base = "own",
 ) -> Float[Array, ""]:
-    """`E[log pi(a) - log pi'(a)]` over actions a of pi, for policies of any kind; nothing is detached."""
-    action, log_prob = policy.sample(observation, noise)
-    return (log_prob - other.log_prob(observation, action)).mean()
+    """Return `E[log pi(x) - log pi'(x)]` over samples x of pi: how differently two policies behave."""
+    log_pi, log_other = log_densities(policy, other, observation, noise, base=base)
+    return (log_pi - log_other).mean()
 
 
-def policy_kl(
-    policy: Policy, other: Policy, observation: Float[Array, "batch obs"], noise: Float[Array, "batch action"]
-) -> Float[Array, ""]:
-    """KL between two whole policies, each on its own base: how differently two members behave."""
-    if isinstance(policy, FlowPolicy) and isinstance(other, FlowPolicy):
-        return flow_kl(policy, other, observation, noise, base="own")
-    return sampled_kl(policy, other, observation, noise)
+def gaussian_kl(policy: FlowPolicy, other: FlowPolicy, observation: Float[Array, "batch obs"]) -> Float[Array, ""]:
+    """Return the divergence of the base Gaussians in closed form, for the paper's ablation: flows are left out."""
+    return gaussian.kl(*policy.base(observation), *other.base(observation)).mean()

@@ -14,7 +14,7 @@ from arac.files import Seal, read_bounded, sha256
 from arac.metrics import DETERMINISTIC_FILES
 from arac.replay import Mark
 
-FORMAT = 1
+FORMAT = 2
 # A manifest has one line per replay file; this is room for half a million.
 _LIMIT = 2**26
 

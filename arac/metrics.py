@@ -118,6 +118,7 @@ def evaluation_row(evaluation: Evaluation) -> dict[str, Any]:
         "archive_size": evaluation.archive_size,
         "diversity": {"mean_kl": mean_kl(evaluation.kl), "kl": evaluation.kl.tolist()},
         **evaluation.losses,
+        **({} if evaluation.repulsion is None else {"repulsion": evaluation.repulsion}),
     }
 
 

@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 State = TypeVar("State")
+# Absent from files of format 1: NumPy arrays, whose first values the outline has.
+_SINCE_FORMAT_2 = (".archive.born", ".log_coefficient")
 
 
 def to_arrays(tree: Any) -> dict[str, np.ndarray]:
@@ -16,12 +18,13 @@ def to_arrays(tree: Any) -> dict[str, np.ndarray]:
 
 
 def from_arrays(outline: State, arrays: dict[str, np.ndarray]) -> State:
-    """The tree of `outline`'s shape with the leaves of `arrays`, each of the kind that the outline has.
+    """Return the tree of `outline`'s shape with the leaves of `arrays`, each of the kind that the outline has.
 
     Raises:
         ValueError: if names, shapes or types are not the outline's.
     """
     leaves = _named(outline)
+    arrays = {**{name: np.asarray(leaf) for name, leaf in leaves if name in _SINCE_FORMAT_2}, **arrays}
     if {name for name, _ in leaves} != set(arrays):
         raise ValueError("it holds other arrays than this configuration has")
     return jax.tree.unflatten(jax.tree.structure(outline), [_as(leaf, arrays[name], name) for name, leaf in leaves])

@@ -4,6 +4,7 @@ Episode lengths change every generation, so the number of updates is a traced nu
 Update i draws its mini-batch and noise from (key, i) alone: how a count is cut into calls changes nothing.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -16,14 +17,28 @@ from jaxtyping import Array, Float, Int
 from arac import replay
 from arac.compiling import compiled
 from arac.critics import Critic, narrowed, widened
-from arac.losses import Archived, Base, actor_loss, attraction_repulsion_loss, critic_loss
+from arac.losses import (
+    Base,
+    Divergence,
+    Divergences,
+    Felt,
+    actor_loss,
+    attraction_repulsion_loss,
+    critic_loss,
+)
 from arac.policies import Policy
+from arac.population import take
 from arac.replay import Batch, Contents
 
 OptimiserState: TypeAlias = Any
 Carry = TypeVar("Carry")
 Drawn = TypeVar("Drawn")
 _AHEAD = 32  # updates whose random numbers are drawn at once
+# Policies are compared on one state in four of a mini-batch: other policies cost a forward pass each.
+STATES_PER_COMPARED = 4
+# Of lambda, where it is adapted: the largest change of its logarithm per update, and the range of the logarithm.
+COEFFICIENT_STEP = 0.01
+LOG_COEFFICIENT_RANGE = (math.log(1e-3), math.log(1e5))
 
 
 class Rules(NamedTuple):
@@ -33,8 +48,11 @@ class Rules(NamedTuple):
     tau: float
     learning_rate: float
     batch_size: int
-    ar_base: Base = "shared"
+    ar_divergence: Divergence = "bounded"
+    ar_base: Base = "own"
     kl_clip: float | None = None
+    ar_living: bool = False  # whether members repel each other
+    ar_target: float | None = None  # divergence that lambda is adapted to, in nats; None leaves lambda as it is
 
 
 class CriticLearner(NamedTuple):
@@ -81,29 +99,149 @@ def actor_step(
     learner: ActorLearner,
     critic: Critic,
     temperature: Float[Array, ""],
-    archived: Archived | None,
     observation: Float[Array, "batch obs"],
     noise: Float[Array, "batch action"],
 ) -> tuple[ActorLearner, "ActorMetrics"]:
-    """One mini-batch for one actor: Eq. 5 if it has archived policies to feel, else Eq. 2."""
-
-    def loss(policy: Policy) -> tuple[Float[Array, ""], ActorMetrics]:
-        total, log_prob = actor_loss(policy, critic.q, temperature, observation, noise)
-        if archived is None:
-            return total, ActorMetrics(total, log_prob, jnp.zeros(()))
-        ar, kl = attraction_repulsion_loss(
-            policy, archived, observation, noise, base=rules.ar_base, kl_clip=rules.kl_clip
-        )
-        return total + ar, ActorMetrics(total, log_prob, kl.mean())
-
-    gradient, metrics = jax.grad(loss, has_aux=True)(learner.policy)
+    """Take one step of Eq. 2 for one actor."""
+    gradient, metrics = actor_gradient(learner.policy, critic, temperature, observation, noise)
     return ActorLearner(*gradient_step(rules, learner.policy, gradient, learner.optimiser)), metrics
 
 
+def actor_gradient(
+    policy: Policy,
+    critic: Critic,
+    temperature: Float[Array, ""],
+    observation: Float[Array, "batch obs"],
+    noise: Float[Array, "batch action"],
+) -> tuple[Policy, "ActorMetrics"]:
+    """Return the gradient of Eq. 2."""
+
+    def loss(policy: Policy) -> tuple[Float[Array, ""], ActorMetrics]:
+        total, log_prob = actor_loss(policy, critic.q, temperature, observation, noise)
+        return total, ActorMetrics(total, log_prob)
+
+    return jax.grad(loss, has_aux=True)(policy)
+
+
+def felt_gradient(
+    rules: Rules,
+    policy: Policy,
+    felt: Felt,
+    coefficient: Float[Array, ""],
+    observation: Float[Array, "batch obs"],
+    noise: Float[Array, "batch action"],
+) -> tuple[Policy, Divergences]:
+    """Return the gradient of lambda times Eq. 1, and the distances."""
+
+    def loss(policy: Policy) -> tuple[Float[Array, ""], Divergences]:
+        value, divergences = attraction_repulsion_loss(
+            policy,
+            felt,
+            observation,
+            noise,
+            divergence=rules.ar_divergence,
+            base=rules.ar_base,
+            kl_clip=rules.kl_clip,
+        )
+        return coefficient * value, divergences
+
+    return jax.grad(loss, has_aux=True)(policy)
+
+
 class ActorMetrics(NamedTuple):
-    loss: Float[Array, ""]
-    log_prob: Float[Array, ""]
-    archive_kl: Float[Array, ""]
+    """Means over a mini-batch, or their sums over updates."""
+
+    loss: Float[Array, "*member"]
+    log_prob: Float[Array, "*member"]
+
+
+class Forces(NamedTuple):
+    """What attracts and repels the members of a population during a generation."""
+
+    log_coefficient: Float[Array, " member"]  # log lambda
+    elites: Int[Array, " elite"]  # the members that feel archived policies
+    archived: Felt | None  # for each elite; None while there are none, or they are not felt
+
+
+class ForceMetrics(NamedTuple):
+    """Sums over updates."""
+
+    living: Divergences  # (member, 1): from another member
+    archived: Divergences | None  # (elite, n)
+
+
+def population_step(
+    rules: Rules,
+    learners: ActorLearner,
+    critic: Critic,
+    temperature: Float[Array, ""],
+    forces: Forces | None,
+    partners: Int[Array, " member"],
+    observation: Float[Array, "member batch obs"],
+    noise: Float[Array, "member batch action"],
+) -> tuple[ActorLearner, Forces | None, tuple[ActorMetrics, ForceMetrics | None]]:
+    """Take one step for every member: Eq. 2, and Eq. 5 where there are forces.
+
+    Args:
+        rules: which forces there are, among others.
+        learners: the population, stacked.
+        critic: shared by all.
+        temperature: weight of the entropy.
+        forces: None for a population without attraction and repulsion.
+        partners: for each member, another one that repels it.
+        observation: a mini-batch for each member; its first quarter serves to compare policies.
+        noise: standard normal numbers for the actions on it.
+    """
+    policies = learners.policy
+    gradient, metrics = jax.vmap(partial(actor_gradient, critic=critic, temperature=temperature))(
+        policies, observation=observation, noise=noise
+    )
+    force_metrics = None
+    if forces is not None:
+        compared = max(observation.shape[1] // STATES_PER_COMPARED, 1)
+        observation, noise = observation[:, :compared], noise[:, :compared]
+        felt_gradients = jax.vmap(partial(felt_gradient, rules))
+        coefficient = jnp.exp(forces.log_coefficient)
+        living, archived = Divergences(*[jnp.zeros((len(partners), 1))] * 2), None
+        if rules.ar_living:
+            others = jax.tree.map(lambda leaf: leaf[partners][:, None], policies)
+            felt = Felt(others, jnp.ones((len(partners), 1)))
+            force, living = felt_gradients(policies, felt, coefficient, observation, noise)
+            gradient = jax.tree.map(jnp.add, gradient, force)
+        if forces.archived is not None:
+            elites = forces.elites
+            force, archived = felt_gradients(
+                take(policies, elites), forces.archived, coefficient[elites], observation[elites], noise[elites]
+            )
+            gradient = jax.tree.map(lambda all_, some: all_.at[elites].add(some), gradient, force)
+        force_metrics = ForceMetrics(living, archived)
+        forces = forces._replace(log_coefficient=adapted(rules, forces, force_metrics))
+    learners = ActorLearner(*jax.vmap(partial(gradient_step, rules))(policies, gradient, learners.optimiser))
+    return learners, forces, (metrics, force_metrics)
+
+
+def adapted(rules: Rules, forces: Forces, measured: ForceMetrics) -> Float[Array, " member"]:
+    """Return log lambda of each member, raised where it is nearer to others than the target and lowered beyond.
+
+    The step depends on the ratio of divergence and target and is bounded, because divergences have heavy tails.
+    """
+    before = forces.log_coefficient
+    if rules.ar_target is None:
+        return before
+
+    def after(log_coefficient: Any, kl: Any) -> Any:
+        step = COEFFICIENT_STEP * jnp.clip(1 - kl / rules.ar_target, -1.0, 1.0)
+        return jnp.clip(log_coefficient + step, *LOG_COEFFICIENT_RANGE)
+
+    if rules.ar_living:
+        return after(before, measured.living.kl[:, 0])
+    if forces.archived is None or measured.archived is None:
+        return before
+    repelled = forces.archived.weights > 0
+    nothing = ~repelled.any(1)
+    mean = (measured.archived.kl * repelled).sum(1) / jnp.maximum(repelled.sum(1), 1)
+    elites = forces.elites
+    return before.at[elites].set(jnp.where(nothing, before[elites], after(before[elites], mean)))
 
 
 @partial(compiled, static="rules")
@@ -139,33 +277,45 @@ def actor_updates(
     learners: ActorLearner,
     critic: Critic,
     temperature: float,
-    archived: Archived | None,
+    forces: Forces | None,
     contents: Contents,
     keys: jax.Array,
     start: int,
     stop: int,
-) -> tuple[ActorLearner, ActorMetrics]:
-    """Updates `start` to `stop - 1` of several actors side by side, each on mini-batches of its own.
+) -> tuple[ActorLearner, Forces | None, tuple[ActorMetrics, ForceMetrics | None]]:
+    """Updates `start` to `stop - 1` of all actors side by side, each on mini-batches of its own.
 
-    `archived` and `keys` have the actors' leading axis; without `archived` nothing of attraction and repulsion is
-    computed. The metrics are sums over the updates, one for each actor.
+    `keys` has one key for each actor. Without `forces` nothing of attraction and repulsion is computed. The metrics are
+    sums over the updates.
     """
     critic = widened(critic, contents.action_size)
+    members = keys.shape[0]
 
-    def one(learner: ActorLearner, archived: Archived | None, drawn: Draw) -> tuple[ActorLearner, ActorMetrics]:
-        batch = replay.gather(contents, drawn.positions)
-        return actor_step(rules, learner, critic, jnp.float32(temperature), archived, batch.observation, drawn.noise)
+    def draw_all(i: Any) -> tuple[Draw, Int[Array, " member"]]:
+        drawn = jax.vmap(lambda key: draw(rules.batch_size, contents, jax.random.fold_in(key, i)))(keys)
+        return drawn, draw_partners(jax.random.fold_in(keys[0], i), members)
 
-    def update(drawn: Draw, carry: tuple[ActorLearner, ActorMetrics]) -> tuple[ActorLearner, ActorMetrics]:
-        learners, totals = carry
-        learners, metrics = jax.vmap(one)(learners, archived, drawn)
-        return learners, jax.tree.map(jnp.add, totals, metrics)
+    def step(drawn: Any, learners: Any, forces: Any) -> Any:
+        (positions, noise), partners = drawn
+        observation = jax.vmap(lambda where: replay.gather(contents, where).observation)(positions)
+        return population_step(rules, learners, critic, jnp.float32(temperature), forces, partners, observation, noise)
 
-    def draw_all(i: Any) -> Draw:
-        return jax.vmap(lambda key: draw(rules.batch_size, contents, jax.random.fold_in(key, i)))(keys)
+    def update(drawn: Any, carry: Any) -> Any:
+        learners, forces, totals = carry
+        learners, forces, metrics = step(drawn, learners, forces)
+        return learners, forces, jax.tree.map(jnp.add, totals, metrics)
 
-    zeros = jnp.zeros(keys.shape[0])
-    return repeat(start, stop, draw_all, update, (learners, ActorMetrics(zeros, zeros, zeros)))
+    shapes = jax.eval_shape(lambda: step(draw_all(0), learners, forces)[2])
+    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    return repeat(start, stop, draw_all, update, (learners, forces, zeros))
+
+
+def draw_partners(key: jax.Array, members: int) -> Int[Array, " member"]:
+    """Draw another member for each; its own index where it is alone."""
+    if members == 1:
+        return jnp.zeros(1, int)
+    shift = jax.random.randint(jax.random.fold_in(key, 1), (members,), 1, members)
+    return (jnp.arange(members) + shift) % members
 
 
 class Draw(NamedTuple):

@@ -10,7 +10,7 @@ import optax
 
 from arac import plotting
 from arac.archive import Archive, betas, two_means
-from arac.losses import Archived, attraction_repulsion_loss
+from arac.losses import Felt, attraction_repulsion_loss
 from arac.policies import FlowPolicy
 from arac.policies.flow_policy import pre_tanh_log_prob
 from arac.policies.flows import RadialFlow
@@ -74,7 +74,7 @@ def draw_archive(plt):
         fitness = 3000 / (1 + np.exp(-(number - 25) / 7)) * rng.uniform(0.55, 1.05, members) + rng.normal(
             60, 40, members
         )
-        archive = archive.add({"born": jnp.full(members, float(number))}, fitness, rng)
+        archive = archive.add({"born": jnp.full(members, float(number))}, fitness, 0, rng)
         seen += [(number, value) for value in fitness]
     figure, axes = plt.subplots(figsize=(8, 3.6), layout="constrained")
     axes.scatter(*zip(*seen, strict=True), s=9, color=PLAIN, alpha=0.6, label="every policy that was evaluated")
@@ -131,12 +131,14 @@ def moved(flows, archived, beta):
     fixed = jax.tree.map(
         jnp.zeros_like, Gaussian.init(jax.random.key(0), (1, 2), WIDTH)
     )  # in every state at the origin
-    others = Archived(jax.tree.map(lambda leaf: leaf[None], FlowPolicy(fixed, archived)), jnp.array([beta]))
+    others = Felt(jax.tree.map(lambda leaf: leaf[None], FlowPolicy(fixed, archived)), jnp.array([beta]))
     optimiser, states = optax.adam(0.01), jnp.zeros((256, 1))
 
     def loss(flows, noise):
         policy = FlowPolicy(fixed, flows)
-        return attraction_repulsion_loss(policy, others, states, noise, base="shared", kl_clip=1.0)[0]
+        return attraction_repulsion_loss(policy, others, states, noise, divergence="bounded", base="own", kl_clip=None)[
+            0
+        ]
 
     def step(carry, key):
         flows, moments = carry

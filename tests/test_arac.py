@@ -14,7 +14,8 @@ from arac.config import ARACConfig, SACConfig
 from arac.population import take
 from arac.progress import Progress
 from arac.rollout.episode import Episode
-from arac.updates import ActorMetrics
+from arac.losses import Divergences
+from arac.updates import COEFFICIENT_STEP, ActorMetrics, ForceMetrics
 
 ENV = envs.check("InvertedPendulum-v5")
 SMALL = {"hidden_size": 16, "batch_size": 16, "replay_capacity": 10_000, "warmup_steps": 0, "eval_episodes": 1}
@@ -28,7 +29,7 @@ class ScriptedRollouts:
         self.fitness = fitness
         self.acted_randomly = []
 
-    def explore(self, population, generation, acting):
+    def explore(self, population, generation, acting, *, noise_hold):
         self.acted_randomly.append(acting == "random")
         size = len(jax.tree.leaves(population)[0])
         return [episode(next(self.lengths)) for _ in range(size)]
@@ -68,19 +69,21 @@ def run(config, lengths, fitness=None):
 
 @pytest.fixture
 def counted(monkeypatch):
-    """Replaces both loops by ones that only count: per elite slot for the critic, per member for the actors."""
+    """Replace both loops by ones that only count: per elite slot for the critic, by what they feel for the actors."""
     counts = {"critic": [], "actors": {}}
 
     def critic_updates(rules, learner, policy, temperature, contents, key, start, stop):
         counts["critic"].append(stop - start)
         return learner, jnp.zeros(())
 
-    def actor_updates(rules, learners, critic, temperature, archived, contents, keys, start, stop):
-        size = keys.shape[0]
-        felt = archived is not None
-        counts["actors"][(size, felt)] = counts["actors"].get((size, felt), 0) + stop - start
-        zeros = jnp.zeros(size)
-        return learners, ActorMetrics(zeros, zeros, zeros)
+    def actor_updates(rules, learners, critic, temperature, forces, contents, keys, start, stop):
+        felt = "nothing" if forces is None else "members" if forces.archived is None else "archive"
+        counts["actors"][felt] = counts["actors"].get(felt, 0) + stop - start
+        zeros = jnp.zeros(len(keys))
+        nothing = Divergences(jnp.zeros((len(keys), 1)), jnp.zeros((len(keys), 1)))
+        archived = None if felt != "archive" else Divergences(forces.archived.weights, forces.archived.weights)
+        measured = None if forces is None else ForceMetrics(nothing, archived)
+        return learners, forces, (ActorMetrics(zeros, zeros), measured)
 
     monkeypatch.setattr(arac, "critic_updates", critic_updates)
     monkeypatch.setattr(arac, "actor_updates", actor_updates)
@@ -89,11 +92,11 @@ def counted(monkeypatch):
 
 @pytest.mark.parametrize(("elites", "coefficient"), [(1, 1.0), (2, 1.0), (3, 2.0), (5, 0.5), (2, 3.0)])
 def test_every_step_earns_one_critic_minibatch_and_p_over_m_per_actor(counted, elites, coefficient):
-    config = ARACConfig(**SMALL, elites=elites, actor_coefficient=coefficient, eval_interval=10**9)
+    config = ARACConfig(**SMALL, elites=elites, actor_coefficient=coefficient, eval_interval=10**9, ar_coefficient=0)
     lengths = np.random.default_rng(elites).integers(1, 40, 5 * 13).tolist()
     run(config, lengths)
     assert sum(counted["critic"]) == sum(lengths)
-    assert counted["actors"] == {(5, False): int(sum(lengths) * coefficient / 5)}
+    assert counted["actors"] == {"nothing": int(sum(lengths) * coefficient / 5)}
 
 
 def test_the_elites_share_the_critics_minibatches_equally_and_no_fraction_is_lost():
@@ -113,24 +116,42 @@ def test_warm_up_steps_act_randomly_and_earn_no_updates(counted):
     assert sum(counted["critic"]) == 5 * 5 * 10 - 100
 
 
-def test_only_elites_feel_the_archive_and_only_once_it_has_policies(counted):
-    config = ARACConfig(**SMALL, eval_interval=0)
-    run(config, [10] * 5 * 3)
-    # The first generation has nothing archived: all five together. Then two with, three without.
-    assert counted["actors"] == {(5, False): 10, (2, True): 20, (3, False): 20}
+@pytest.mark.parametrize(
+    ("settings", "first", "then"),
+    [
+        ({"ar_from": "archive"}, "nothing", "archive"),
+        ({"ar_from": "both"}, "members", "archive"),
+        ({"ar_from": "members"}, "members", "members"),
+        ({"ar_coefficient": 0}, "nothing", "nothing"),
+        ({"ar_from": "both", "population_size": 1, "elites": 1}, "nothing", "archive"),
+    ],
+)
+def test_the_archive_is_felt_once_it_has_policies_and_members_from_the_start(counted, settings, first, then):
+    config = ARACConfig(**{**SMALL, **settings}, eval_interval=0)
+    members = config.population_size
+    run(config, [10] * members * 3)
+    each = 10 if members == 5 else 30  # of the first generation, which has 10 steps of each member
+    expected = {first: 10} if first == then else {first: 10, then: 20}
+    assert {name: count for name, count in counted["actors"].items() if count} == (
+        expected if first != then else {first: 30}
+    ), each
 
 
-def test_lambda_zero_computes_nothing_of_attraction_and_repulsion(counted):
-    config = ARACConfig(**SMALL, eval_interval=0, ar_coefficient=0)
-    run(config, [10] * 5 * 3)
-    assert counted["actors"] == {(5, False): 30}
+def test_nothing_is_archived_before_the_population_has_learned():
+    """The generation that began within the warm-up is evaluated, but its members have not acted by themselves yet."""
+    config = ARACConfig(**{**SMALL, "warmup_steps": 60}, eval_interval=0)
+    _, rows, rollouts = run(config, [10] * 5 * 4)
+    assert rollouts.acted_randomly == [True, True, False, False]
+    assert [row.archive_size for row in rows] == [0, 0, 5, 10]
 
 
-def test_lambda_changes_the_elites_and_nobody_else_in_the_first_generation_that_feels_it():
+@pytest.mark.parametrize("source", ["archive", "members"])
+def test_lambda_changes_those_who_feel_and_nobody_else_in_the_first_generation_that_feels_it(source):
     lengths, fitness = [20] * 10, [np.arange(5.0), np.arange(5.0)]
-    config = ARACConfig(**SMALL, eval_interval=0, actor_coefficient=5.0)
-    with_ar, _, _ = run(config, lengths, fitness)
-    without, _, _ = run(replace(config, ar_coefficient=0), lengths, fitness)
+    config = ARACConfig(**SMALL, eval_interval=0, actor_coefficient=5.0, ar_from=source, ar_coefficient=1.0)
+    generations = 2 if source == "archive" else 1
+    with_ar, _, _ = run(config, lengths[: 5 * generations], fitness)
+    without, _, _ = run(replace(config, ar_coefficient=0), lengths[: 5 * generations], fitness)
     for member in range(5):
         pairs = zip(
             jax.tree.leaves(take(with_ar.population, member).flows),
@@ -138,7 +159,30 @@ def test_lambda_changes_the_elites_and_nobody_else_in_the_first_generation_that_
             strict=True,
         )
         largest = max(float(jnp.abs(a - b).max()) for a, b in pairs)
-        assert largest > 1e-5 if member in (3, 4) else largest < 1e-7, (member, largest)
+        assert largest > 1e-5 if source == "members" or member in (3, 4) else largest < 1e-7, (member, largest)
+
+
+def test_repulsion_is_reported_by_its_source():
+    config = ARACConfig(**SMALL, eval_interval=0, actor_coefficient=5.0, strategy="reactive")
+    _, rows, _ = run(config, [20] * 15, [np.arange(5.0)] * 3)
+    first, second, third = (row.repulsion for row in rows)
+    assert first["shares"] == {"members": 1.0}
+    assert set(second["shares"]) == {"members", "100"}
+    assert set(third["shares"]) == {"members", "100", "200"}
+    for report in (first, second, third):
+        assert sum(report["shares"].values()) == pytest.approx(1)
+        assert 0 < report["acting"] <= 1
+    assert run(replace(config, ar_coefficient=0), [20] * 5)[1][0].repulsion is None
+
+
+def test_lambda_is_one_at_first_follows_the_target_and_stays_where_it_is_set():
+    lengths = [20] * 10
+    near, rows, _ = run(ARACConfig(**SMALL, eval_interval=0, ar_target=1e6, actor_coefficient=5.0), lengths)
+    updates = 200
+    np.testing.assert_allclose(near.log_coefficient, COEFFICIENT_STEP * updates, rtol=1e-3)
+    assert rows[-1].losses["ar_coefficient"] == pytest.approx(np.exp(near.log_coefficient).mean(), rel=1e-5)
+    fixed, _, _ = run(ARACConfig(**SMALL, eval_interval=0, ar_coefficient=3.0), lengths)
+    np.testing.assert_allclose(fixed.log_coefficient, np.log(3.0), rtol=1e-6)
 
 
 def test_fitness_ranks_the_population_and_fills_the_archive():
@@ -154,7 +198,8 @@ def test_fitness_ranks_the_population_and_fills_the_archive():
 def test_an_archive_smaller_than_n_is_felt_whole_with_the_mean_over_what_is_there():
     config = ARACConfig(**SMALL, eval_interval=0, archive_sample=12, strategy="reactive")
     state, _, _ = run(config, [5] * 5)
-    felt = arac.sample_archive(context_of(config, None), state)
+    slots, felt = arac.sample_archive(context_of(config, None), state)
+    assert slots.shape == (2, 12)
     weights = np.sort(np.asarray(felt.weights), axis=1)
     assert weights.shape == (2, 12)
     np.testing.assert_allclose(weights[:, -5:], np.tile([0, 0.05, 0.1, 0.15, 0.2], (2, 1)), atol=1e-6)
@@ -184,7 +229,7 @@ def test_the_critic_learns_with_the_elites_policies(monkeypatch):
         {"population_size": 3, "elites": 3},
         {"archive_capacity": 2},
         {"flows": 0, "ar_base": "gaussian", "sigma": "learned"},
-        {"ar_base": "own", "kl_clip": "none"},
+        {"ar_base": "own", "ar_divergence": "kl", "kl_clip": "none", "ar_from": "archive"},
         {"critic": "twin"},
         {"store_evaluation": True, "strategy": "reactive"},
     ],
@@ -212,10 +257,9 @@ def test_the_update_loops_compile_once_over_many_episode_lengths():
     lengths = np.random.default_rng(0).integers(1, 70, 5 * 12).tolist()
     before = arac.critic_updates._cache_size(), arac.actor_updates._cache_size()
     run(config, lengths)
-    # Critic: one. Actors: all five while the archive is empty, then the elites and the rest. Or none, if a test before
-    # had these shapes.
+    # Critic: one. Actors: without an archive at first, then with it. Or none, if a test before had these shapes.
     assert arac.critic_updates._cache_size() - before[0] <= 1
-    assert arac.actor_updates._cache_size() - before[1] <= 3
+    assert arac.actor_updates._cache_size() - before[1] <= 2
 
 
 def test_sacs_loop_compiles_once_over_many_episode_lengths():

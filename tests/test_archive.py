@@ -27,9 +27,9 @@ def tags_of(archive):
     return table[:, 0].tolist()
 
 
-def add(archive, *fitness, seed=0):
+def add(archive, *fitness, seed=0, env_steps=0):
     """Newcomers whose tag is their fitness."""
-    return archive.add(tagged(*fitness), np.array(fitness, float), np.random.default_rng(seed))
+    return archive.add(tagged(*fitness), np.array(fitness, float), env_steps, np.random.default_rng(seed))
 
 
 def archive_of(*fitness):
@@ -50,6 +50,16 @@ def test_everyone_is_kept_in_order_while_there_is_room():
     assert archive.size == 4
     assert tags_of(archive) == [3, 1, 2, 7]
     assert_policies_match_fitness(archive)
+
+
+def test_the_archive_knows_when_each_policy_was_added():
+    archive = add(add(Archive.empty(ONE, 4), 3, 1, env_steps=10), 2, env_steps=20)
+    assert archive.born.tolist() == [10, 10, 20, 0]
+    archive = add(archive, 7, 8, env_steps=30)
+    assert [steps for steps, tag in zip(archive.born, tags_of(archive), strict=True) if tag >= 7] == [30] * sum(
+        tag >= 7 for tag in tags_of(archive)
+    )
+    assert set(archive.born) <= {10, 20, 30}
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 5, 7])
@@ -130,7 +140,7 @@ def test_add_leaves_the_old_archive_untouched():
 
 def test_archived_policies_are_copies_that_outlive_the_population():
     population, fitness = tagged(4, 6), np.array([4.0, 6.0])
-    archive = Archive.empty(ONE, 2).add(population, fitness, np.random.default_rng(0))
+    archive = Archive.empty(ONE, 2).add(population, fitness, 0, np.random.default_rng(0))
     for leaf in jax.tree.leaves(population):
         leaf.delete()
     fitness[:] = 0
@@ -140,7 +150,7 @@ def test_archived_policies_are_copies_that_outlive_the_population():
 
 def test_an_archived_policy_acts_as_the_member_it_was():
     population = stack([FlowPolicy.init(jax.random.key(k), 2, 1, hidden=(3,), flows=1, sigma=0.4) for k in (1, 2)])
-    archive = Archive.empty(ONE, 3).add(population, np.array([1.0, 2.0]), np.random.default_rng(0))
+    archive = Archive.empty(ONE, 3).add(population, np.array([1.0, 2.0]), 0, np.random.default_rng(0))
     observation = jnp.array([0.3, -0.7])
     for member in range(2):
         archived = take(archive.policies, member).mode(observation)

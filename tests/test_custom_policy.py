@@ -14,7 +14,7 @@ from run_folders import assert_same_run
 
 import arac
 from arac import envs
-from arac.losses import Archived, attraction_repulsion_loss, flow_kl, policy_kl, sampled_kl
+from arac.losses import Felt, attraction_repulsion_loss, sampled_kl
 from arac.policies import FlowPolicy
 from arac.policies.custom import Own
 from arac.population import over_members, to_numpy
@@ -147,20 +147,8 @@ def test_the_divergence_by_samples_is_the_integral():
     np.testing.assert_allclose(estimate, np.trapezoid(np.exp(log_p) * (log_p - log_q), grid[:, 0]), atol=0.01)
 
 
-def test_for_flow_policies_it_is_the_estimate_that_they_have():
-    first, second = (FlowPolicy.init(jax.random.key(seed), 3, 2, hidden=(8,), flows=2, sigma=0.3) for seed in (0, 1))
-    observation, noise = jax.random.normal(jax.random.key(2), (32, 3)), jax.random.normal(jax.random.key(3), (32, 2))
-
-    @jax.jit
-    def all_three(*given):
-        return sampled_kl(*given), flow_kl(*given, base="own"), policy_kl(*given)
-
-    by_samples, expected, chosen = all_three(first, second, observation, noise)
-    np.testing.assert_allclose(by_samples, expected, rtol=1e-3)
-    assert chosen == expected
-
-
-def test_the_whole_policy_feels_attraction_and_repulsion():
+@pytest.mark.parametrize("divergence", ["kl", "bounded"])
+def test_the_whole_policy_feels_attraction_and_repulsion(divergence):
     policy = KumaraswamyPolicy.init(jax.random.key(0), 3, 2)
     others = over_members(lambda key: KumaraswamyPolicy.init(key, 3, 2), jax.random.key(1), 2)
     observation, noise = jax.random.normal(jax.random.key(2), (32, 3)), jax.random.normal(jax.random.key(3), (32, 2))
@@ -168,8 +156,8 @@ def test_the_whole_policy_feels_attraction_and_repulsion():
     @jax.jit
     @jax.grad
     def gradient(policy, weights):
-        archived = Archived(others, weights)
-        return attraction_repulsion_loss(policy, archived, observation, noise, base="shared", kl_clip=None)[0]
+        felt, options = Felt(others, weights), {"divergence": divergence, "base": "shared", "kl_clip": None}
+        return attraction_repulsion_loss(policy, felt, observation, noise, **options)[0]
 
     repelled = gradient(policy, jnp.array([1.0, 0.0]))
     assert all(np.any(leaf) for leaf in jax.tree.leaves(repelled))

@@ -11,14 +11,13 @@ from test_flows import cast, paper_forward, paper_log_density, paper_log_det
 from arac.critics import QAndValue, TwinCritic, TwinQ, ValueCritic, init_critic, moved
 from arac.diversity import mean_kl, pairwise_kl
 from arac.losses import (
-    Archived,
+    Felt,
     actor_loss,
     attraction_repulsion_loss,
     critic_loss,
-    flow_kl,
     gaussian_kl,
-    policy_kl,
     q_loss,
+    sampled_kl,
     temperature_loss,
     twin_target,
     value_loss,
@@ -27,7 +26,17 @@ from arac.losses import (
 from arac.networks import MLP
 from arac.policies import FlowPolicy, Gaussian, RadialFlow
 from arac.replay import Batch
-from arac.updates import ActorLearner, CriticLearner, Rules, actor_step, adam, critic_step
+from arac.updates import (
+    COEFFICIENT_STEP,
+    ActorLearner,
+    CriticLearner,
+    Forces,
+    Rules,
+    actor_step,
+    adam,
+    critic_step,
+    population_step,
+)
 
 OBSERVATIONS, ACTIONS, BATCH = 3, 2, 8
 DISCOUNT, TEMPERATURE = 0.9, 0.3
@@ -201,20 +210,20 @@ def observed(observations, count):
 
 @pytest.mark.parametrize("base", ["shared", "own"])
 @pytest.mark.parametrize("sigma", [0.4, None])
-def test_flow_kl_is_the_integral(base, sigma):
+def test_sampled_kl_is_the_integral(base, sigma):
     policy, other = random_policy(1, 1, sigma), random_policy(2, 2, sigma)
     observations = np.random.default_rng(0).normal(size=(2, OBSERVATIONS))
     expected = np.mean([quadrature_kl(policy, other, o, base) for o in observations])
-    stated = jax.jit(partial(flow_kl, base=base))(policy, other, *observed(observations, 2**13))
+    stated = jax.jit(partial(sampled_kl, base=base))(policy, other, *observed(observations, 2**13))
     assert expected > 0.1
     assert stated == pytest.approx(expected, rel=2e-3)
 
 
 @pytest.mark.parametrize("base", ["shared", "own"])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 1e-5)])
-def test_flow_kl_of_a_policy_with_itself_is_zero(base, dtype, tolerance):
+def test_sampled_kl_of_a_policy_with_itself_is_zero(base, dtype, tolerance):
     policy, batch, noise = cast((random_policy(1, 4), random_batch(0).observation, random_noise(1)), dtype)
-    assert abs(jax.jit(partial(flow_kl, base=base))(policy, policy, batch, noise)) < tolerance
+    assert abs(jax.jit(partial(sampled_kl, base=base))(policy, policy, batch, noise)) < tolerance
 
 
 @pytest.mark.parametrize("sigma", [0.4, None])
@@ -226,29 +235,35 @@ def test_gaussian_kl_is_the_closed_form_of_the_bases(sigma):
     assert stated == pytest.approx(terms.sum(-1).mean(), rel=1e-12)
 
 
-def test_policy_kl_is_that_of_policies_on_their_own_bases():
+def test_sampled_kl_is_that_of_policies_on_their_own_bases():
     policy, other = random_policy(1), random_policy(2)
     observation, noise = random_batch(0).observation, random_noise(0)
     expected = numpy_kl(policy, other, observation, noise, "own")
-    assert jax.jit(policy_kl)(policy, other, observation, noise) == pytest.approx(expected, rel=1e-10)
+    assert jax.jit(sampled_kl)(policy, other, observation, noise) == pytest.approx(expected, rel=1e-10)
 
 
-@partial(jax.jit, static_argnames="base")
-def attraction_repulsion(policy, archived, observation, noise, kl_clip=None, *, base="shared"):
-    """The loss, the divergences, and the gradients by the policy and by the archived ones."""
+@partial(jax.jit, static_argnames=("base", "divergence"))
+def attraction_repulsion(policy, felt, observation, noise, kl_clip=None, *, base="shared", divergence="kl"):
+    """Return the loss, the distances, and the gradients by the policy and by the others."""
 
     def loss(policy, policies):
         return attraction_repulsion_loss(
-            policy, Archived(policies, archived.weights), observation, noise, base=base, kl_clip=kl_clip
+            policy,
+            Felt(policies, felt.weights),
+            observation,
+            noise,
+            divergence=divergence,
+            base=base,
+            kl_clip=kl_clip,
         )
 
-    (value, kl), gradients = jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(policy, archived.policies)
-    return value, kl, *gradients
+    (value, distances), gradients = jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(policy, felt.policies)
+    return value, distances, *gradients
 
 
 def archive_problem(weights):
     policies = stack([random_policy(seed) for seed in range(10, 10 + len(weights))])
-    return random_policy(1), Archived(policies, np.array(weights)), random_batch(0).observation, random_noise(0)
+    return random_policy(1), Felt(policies, np.array(weights)), random_batch(0).observation, random_noise(0)
 
 
 def member(policies, i):
@@ -259,7 +274,7 @@ def member(policies, i):
 def test_attraction_repulsion_is_minus_the_weighted_divergences_and_only_flows_feel_it(base):
     weights = [0.7, -0.4, 0.2]
     policy, archived, observation, noise = archive_problem(weights)
-    value, kl, gradient, by_archived = attraction_repulsion(policy, archived, observation, noise, base=base)
+    value, (kl, _), gradient, by_archived = attraction_repulsion(policy, archived, observation, noise, base=base)
 
     def reference(flows):
         others = [member(archived.policies, i) for i in range(3)]
@@ -279,7 +294,7 @@ def test_attraction_repulsion_is_minus_the_weighted_divergences_and_only_flows_f
 
 def test_gaussian_attraction_repulsion_is_felt_by_the_base_and_not_by_the_flows():
     policy, archived, observation, noise = archive_problem([0.7, -0.4, 0.2])
-    value, kl, gradient, by_archived = attraction_repulsion(policy, archived, observation, noise, base="gaussian")
+    value, (kl, _), gradient, by_archived = attraction_repulsion(policy, archived, observation, noise, base="gaussian")
 
     def reference(base):
         plain = FlowPolicy(base, ())
@@ -306,10 +321,12 @@ def test_attraction_brings_densities_together_and_repulsion_apart(base):
 
     @jax.jit
     def descended(policy, weight, rate):
-        archived = Archived(jax.tree.map(lambda leaf: leaf[None], other), weight[None])
+        archived = Felt(jax.tree.map(lambda leaf: leaf[None], other), weight[None])
 
         def loss(policy):
-            return attraction_repulsion_loss(policy, archived, observation, noise, base=base, kl_clip=None)[0]
+            return attraction_repulsion_loss(
+                policy, archived, observation, noise, divergence="kl", base=base, kl_clip=None
+            )[0]
 
         def step(_, policy):
             return jax.tree.map(lambda leaf, slope: leaf - rate * slope, policy, jax.grad(loss)(policy))
@@ -325,54 +342,160 @@ def test_attraction_brings_densities_together_and_repulsion_apart(base):
     assert repelled > 1.2 * start
 
 
-def test_kl_clip_stops_repulsion_beyond_it_and_never_attraction():
-    policy, archived, observation, noise = archive_problem([0.5, 0.5, -0.5])
-    _, kl, *_ = attraction_repulsion(policy, archived, observation, noise)
-    order = np.argsort(kl)[[0, 2, 1]]
-    archived = Archived(jax.tree.map(lambda leaf: leaf[order], archived.policies), archived.weights)
-    near, far, attracted = (float(value) for value in kl[order])
-    clip = (near + attracted) / 2
-    assert near < clip < attracted < far
+def test_kl_clip_stops_repulsion_and_attraction_beyond_it_alike():
+    policy, archived, observation, noise = archive_problem([0.5, 0.5, -0.5, -0.5])
+    _, (kl, _), *_ = attraction_repulsion(policy, archived, observation, noise)
+    near_one, near_two, far_one, far_two = np.argsort(kl)
+    order = np.array([near_one, far_one, near_two, far_two])
+    archived = Felt(jax.tree.map(lambda leaf: leaf[order], archived.policies), archived.weights)
+    kl = np.asarray(kl)[order]
+    clip = (kl[2] + kl[1]) / 2
+    assert max(kl[0], kl[2]) < clip < min(kl[1], kl[3])
 
-    value, clipped_kl, gradient, _ = attraction_repulsion(policy, archived, observation, noise, clip)
-    without_far = Archived(archived.policies, archived.weights * [1, 0, 1])
-    _, _, expected, _ = attraction_repulsion(policy, without_far, observation, noise)
-    assert value == pytest.approx(-0.5 * near - 0.5 * clip + 0.5 * attracted, rel=1e-10)
-    np.testing.assert_allclose(clipped_kl, kl[order], rtol=1e-12)
+    value, distances, gradient, _ = attraction_repulsion(policy, archived, observation, noise, clip)
+    near = Felt(archived.policies, archived.weights * [1, 0, 1, 0])
+    _, _, expected, _ = attraction_repulsion(policy, near, observation, noise)
+    assert value == pytest.approx(-0.5 * (kl[0] - kl[2]), rel=1e-9)
+    np.testing.assert_allclose(distances.kl, kl, rtol=1e-12)
+    np.testing.assert_array_equal(distances.pull, [1, 0, 1, 0])
     np.testing.assert_allclose(flat(gradient), flat(expected), rtol=1e-9, atol=1e-12)
     _, _, unclipped, _ = attraction_repulsion(policy, archived, observation, noise)
     assert np.abs(flat(gradient) - flat(unclipped)).max() > 1e-3
 
 
-def test_every_repelled_policy_beyond_the_clip_leaves_no_gradient():
-    policy, archived, observation, noise = archive_problem([0.5, 0.5, 0.5])
-    value, kl, gradient, _ = attraction_repulsion(policy, archived, observation, noise, 1e-3)
+def test_every_policy_beyond_the_clip_leaves_no_gradient():
+    policy, archived, observation, noise = archive_problem([0.5, 0.5, -0.5])
+    value, (kl, _), gradient, _ = attraction_repulsion(policy, archived, observation, noise, 1e-3)
     assert kl.min() > 1e-3
-    assert value == pytest.approx(-1.5e-3)
+    assert value == pytest.approx(-0.5e-3)
     assert not flat(gradient).any()
+
+
+# The bounded divergence: KL(pi || (pi + pi') / 2) with log pi held still.
+
+
+def numpy_ratio(policy, other, observation, noise, base, log_pi=None):
+    """Return log pi(x) - log pi'(x) for each state; `log_pi` is held still if it is given."""
+    x, now = numpy_before_tanh(policy, observation, noise)
+    other_base = numpy_base(policy if base == "shared" else other, observation)
+    return (now if log_pi is None else log_pi) - paper_log_density(x, *other_base, other.flows)
+
+
+@pytest.mark.parametrize("base", ["whole", "own", "shared"])
+def test_the_bounded_loss_and_its_gradient_agree_with_numpy_with_log_pi_held_still(base):
+    weights = [0.7, -0.4, 0.2]
+    policy, felt, observation, noise = archive_problem(weights)
+    value, distances, gradient, by_others = attraction_repulsion(
+        policy, felt, observation, noise, base=base, divergence="bounded"
+    )
+    others = [member(felt.policies, i) for i in range(3)]
+    _, log_pi = numpy_before_tanh(policy, observation, noise)
+
+    def reference(moving):
+        ratios = [numpy_ratio(moving, other, observation, noise, base, log_pi) for other in others]
+        return -np.dot(weights, [np.mean(np.log(2) - np.log1p(np.exp(-ratio))) for ratio in ratios])
+
+    ratios = np.array([numpy_ratio(policy, other, observation, noise, base) for other in others])
+    assert value == pytest.approx(reference(policy), rel=1e-10)
+    np.testing.assert_allclose(distances.kl, ratios.mean(1), rtol=1e-10)
+    np.testing.assert_allclose(distances.pull, np.minimum(2 / (1 + np.exp(ratios)), 1).mean(1), rtol=1e-10)
+    assert not flat(by_others).any()
+    if base == "whole":
+        expected = central_differences(reference, policy, 1e-5)
+        np.testing.assert_allclose(flat(gradient), expected, rtol=1e-5, atol=1e-8)
+        assert np.abs(flat(gradient.base)).max() > 1e-2
+    else:
+        expected = central_differences(lambda flows: reference(FlowPolicy(policy.base, flows)), policy.flows, 1e-5)
+        np.testing.assert_allclose(flat(gradient.flows), expected, rtol=1e-5, atol=1e-8)
+        assert not flat(gradient.base).any()
+
+
+def test_the_bounded_divergence_is_that_from_the_mixture_of_both():
+    policy, other = random_policy(1, 1, 0.4), random_policy(2, 2, 0.4)
+    observation = np.random.default_rng(0).normal(size=OBSERVATIONS)
+    count, reach = 300, 6.0
+    step = 2 * reach / count
+    axis = step * (np.arange(count) + 0.5) - reach
+    mean, std = numpy_base(policy, observation)
+    x = mean + np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
+    log_p = paper_log_density(x, mean, std, policy.flows)
+    log_q = paper_log_density(x, *numpy_base(other, observation), other.flows)
+    expected = (np.exp(log_p) * (log_p - np.logaddexp(log_p, log_q) + np.log(2))).sum() * step**2
+    felt = Felt(jax.tree.map(lambda leaf: leaf[None], other), np.ones(1))
+    value, *_ = attraction_repulsion(
+        policy, felt, *observed(observation[None], 2**13), base="own", divergence="bounded"
+    )
+    assert -value == pytest.approx(expected, rel=2e-3)
+    assert 0.05 < expected < np.log(2)
+
+
+def moved_base(policy, distance):
+    biases = (*policy.base.network.biases[:-1], policy.base.network.biases[-1] + distance)
+    return FlowPolicy(Gaussian(MLP(policy.base.network.weights, biases), policy.base.sigma), policy.flows)
+
+
+@pytest.mark.parametrize("distance", [0.0, 3.0, 30.0, 300.0])
+def test_the_bounded_force_is_largest_at_contact_and_fades_with_the_distance(distance):
+    policy, observation, noise = random_policy(1, 2, 0.4), random_batch(0).observation, random_noise(0)
+    others = jax.tree.map(lambda leaf: leaf[None], moved_base(policy, distance))
+    value, distances, gradient, _ = attraction_repulsion(
+        policy, Felt(others, np.ones(1)), observation, noise, base="whole", divergence="bounded"
+    )
+    assert -value <= np.log(2)
+    if distance == 0:
+        assert value == pytest.approx(0, abs=1e-12)
+        assert distances.pull == pytest.approx(1)
+        assert np.abs(flat(gradient)).max() > 0.1
+    if distance >= 30:
+        assert -value == pytest.approx(np.log(2))
+        assert distances.pull == pytest.approx(0, abs=1e-12)
+        assert np.abs(flat(gradient)).max() < 1e-9
+
+
+@pytest.mark.parametrize(("divergence", "clip"), [("bounded", None), ("kl", 1.0), ("kl", None)])
+@pytest.mark.parametrize("base", ["whole", "own", "shared", "gaussian"])
+def test_attraction_is_repulsion_with_the_other_sign(base, divergence, clip):
+    policy, felt, observation, noise = archive_problem([0.5, 0.3, 0.2])
+    pulled = Felt(felt.policies, -felt.weights)
+    options = {"base": base, "divergence": divergence}
+    value, _, gradient, _ = attraction_repulsion(policy, felt, observation, noise, clip, **options)
+    opposite, _, attracted, _ = attraction_repulsion(policy, pulled, observation, noise, clip, **options)
+    assert value == -opposite
+    np.testing.assert_array_equal(flat(gradient), -flat(attracted))
+
+
+def test_the_bounded_loss_has_no_force_on_the_entropy_where_the_other_policy_is_flat():
+    """Where log pi' does not depend on x, KL still contracts the policy; the bounded loss leaves it alone."""
+    policy, observation, noise = random_policy(1, 2, 0.4), random_batch(0).observation, random_noise(0)
+    wide = FlowPolicy(Gaussian(policy.base.network, 1e9), ())
+    felt = Felt(jax.tree.map(lambda leaf: leaf[None], wide), np.ones(1))
+    _, _, contracting, _ = attraction_repulsion(policy, felt, observation, noise, base="own")
+    _, _, neutral, _ = attraction_repulsion(policy, felt, observation, noise, base="own", divergence="bounded")
+    assert np.abs(flat(contracting)).max() > 0.1
+    assert np.abs(flat(neutral)).max() < 1e-9
 
 
 @pytest.mark.parametrize("base", ["shared", "own", "gaussian"])
 def test_empty_slots_contribute_nothing(base):
     policy, archived, observation, noise = archive_problem([0.0, -0.8, 0.0])
-    value, kl, gradient, _ = attraction_repulsion(policy, archived, observation, noise, base=base)
+    value, (kl, _), gradient, _ = attraction_repulsion(policy, archived, observation, noise, base=base)
     assert value == pytest.approx(0.8 * float(kl[1]), rel=1e-12)
     filler = random_policy(99)
-    refilled = Archived(stack([filler, member(archived.policies, 1), filler]), archived.weights)
+    refilled = Felt(stack([filler, member(archived.policies, 1), filler]), archived.weights)
     value_refilled, _, gradient_refilled, _ = attraction_repulsion(policy, refilled, observation, noise, base=base)
     assert value_refilled == value
     np.testing.assert_array_equal(flat(gradient_refilled), flat(gradient))
-    empty = Archived(archived.policies, np.zeros(3))
+    empty = Felt(archived.policies, np.zeros(3))
     value, _, gradient, _ = attraction_repulsion(policy, empty, observation, noise, base=base)
     assert value == 0
     assert not flat(gradient).any()
 
 
-def test_the_loss_is_linear_in_lambda():
+def test_the_loss_is_linear_in_the_weights():
     policy, archived, observation, noise = archive_problem([0.5, -0.3, 0.1])
-    value, kl, gradient, _ = attraction_repulsion(policy, archived, observation, noise)
-    scaled = Archived(archived.policies, 2.5 * archived.weights)
-    value_scaled, kl_scaled, gradient_scaled, _ = attraction_repulsion(policy, scaled, observation, noise)
+    value, (kl, _), gradient, _ = attraction_repulsion(policy, archived, observation, noise)
+    scaled = Felt(archived.policies, 2.5 * archived.weights)
+    value_scaled, (kl_scaled, _), gradient_scaled, _ = attraction_repulsion(policy, scaled, observation, noise)
     assert value_scaled == pytest.approx(2.5 * float(value), rel=1e-12)
     np.testing.assert_allclose(flat(gradient_scaled), 2.5 * flat(gradient), rtol=1e-9)
     np.testing.assert_array_equal(kl_scaled, kl)
@@ -501,41 +624,99 @@ def test_critic_step_is_one_step_of_adam_and_the_target_follows(kind):
     np.testing.assert_allclose(flat(after.critic.target), 0.9 * flat(critic.target) + 0.1 * flat(followed), rtol=1e-12)
 
 
-@pytest.mark.parametrize("weights", [None, [0.7, 0.3, -0.4]])
-def test_actor_step_is_one_step_of_adam_on_the_actor_and_archive_losses(weights):
-    policy, archived, observation, noise = archive_problem(weights or [0.0])
-    others = [member(archived.policies, i) for i in range(len(archived.weights))]
-
-    def divergences(flows):
-        moving = FlowPolicy(policy.base, flows)
-        return np.array([numpy_kl(moving, other, observation, noise, "own") for other in others])
-
-    start = divergences(policy.flows)
-    clip = start[:2].mean()
-    rules = RULES._replace(ar_base="own", kl_clip=float(clip))
+def test_actor_step_is_one_step_of_adam_on_the_actor_loss():
+    policy, observation, noise = random_policy(1), random_batch(0).observation, random_noise(0)
     critic = random_critic(0, "value")
-    after, metrics = jax.jit(actor_step, static_argnums=0)(
-        rules,
-        ActorLearner(policy, adam(rules).init(policy)),
-        critic,
-        TEMPERATURE,
-        archived if weights else None,
-        observation,
-        noise,
-    )
-
-    def reference(moving):
-        alone = numpy_actor_loss(moving, critic.q, observation, noise)
-        if weights is None:
-            return alone
-        kl = divergences(moving.flows)
-        return alone - np.dot(weights, [min(kl[0], clip), min(kl[1], clip), kl[2]])
-
-    expected = adam_first_step(flat(policy), central_differences(reference, policy, 1e-5))
-    np.testing.assert_allclose(flat(after.policy), expected, rtol=0, atol=1e-7)
+    learner = ActorLearner(policy, adam(RULES).init(policy))
+    after, metrics = jax.jit(actor_step, static_argnums=0)(RULES, learner, critic, TEMPERATURE, observation, noise)
+    gradient = central_differences(lambda moving: numpy_actor_loss(moving, critic.q, observation, noise), policy, 1e-5)
+    np.testing.assert_allclose(flat(after.policy), adam_first_step(flat(policy), gradient), rtol=0, atol=1e-7)
     assert metrics.loss == pytest.approx(numpy_actor_loss(policy, critic.q, observation, noise), rel=1e-10)
     assert metrics.log_prob == pytest.approx(numpy_sample(policy, observation, noise)[1].mean(), rel=1e-10)
-    assert metrics.archive_kl == pytest.approx(start.mean() if weights else 0.0, rel=1e-10)
+
+
+MEMBERS, ELITES, PARTNERS, COMPARED = 3, [2, 0], [1, 2, 0], 2 * BATCH // 4
+
+
+def one_step(rules, forces, members=None):
+    """Return the problem and what `population_step` makes of it."""
+    policies = members or [random_policy(seed) for seed in range(MEMBERS)]
+    rng = np.random.default_rng(0)
+    observation, noise = (
+        rng.normal(size=(MEMBERS, 2 * BATCH, OBSERVATIONS)),
+        rng.normal(size=(MEMBERS, 2 * BATCH, ACTIONS)),
+    )
+    critic, population = random_critic(0, "value"), stack(policies)
+    learners = ActorLearner(population, jax.vmap(adam(rules).init)(population))
+    after = jax.jit(population_step, static_argnums=0)(
+        rules, learners, critic, TEMPERATURE, forces, np.array(PARTNERS), observation, noise
+    )
+    return (policies, critic, observation, noise), after
+
+
+@pytest.mark.parametrize("felt", ["nothing", "members", "archive", "both"])
+def test_population_step_is_one_step_of_adam_on_all_losses(felt):
+    rules = RULES._replace(ar_base="whole", ar_living=felt in ("members", "both"))
+    weights, coefficients = np.array([[0.7, -0.4], [0.1, 0.3]]), np.array([0.5, 2.0, 3.0])
+    archived = [[random_policy(10 + 2 * row + slot) for slot in range(2)] for row in range(2)]
+    forces = Forces(
+        np.log(coefficients),
+        np.array(ELITES),
+        Felt(stack([stack(row) for row in archived]), weights) if felt in ("archive", "both") else None,
+    )
+    (policies, critic, observation, noise), (learners, after, (metrics, measured)) = one_step(
+        rules, None if felt == "nothing" else forces
+    )
+
+    def reference(moving, number):
+        total = numpy_actor_loss(moving, critic.q, observation[number], noise[number])
+        of_member = observation[number][:COMPARED], noise[number][:COMPARED]
+        others = []
+        if rules.ar_living:
+            others.append((1.0, policies[PARTNERS[number]]))
+        if felt in ("archive", "both") and number in ELITES:
+            row = ELITES.index(number)
+            others.extend(zip(weights[row], archived[row], strict=True))
+        _, log_pi = numpy_before_tanh(policies[number], *of_member)
+        for weight, other in others:
+            ratio = numpy_ratio(moving, other, *of_member, "whole", log_pi)
+            total -= coefficients[number] * weight * np.mean(np.log(2) - np.log1p(np.exp(-ratio)))
+        return total
+
+    for number, policy in enumerate(policies):
+        gradient = central_differences(lambda moving, n=number: reference(moving, n), policy, 1e-5)
+        moved_to = flat(member(learners.policy, number))
+        np.testing.assert_allclose(moved_to, adam_first_step(flat(policy), gradient), rtol=0, atol=1e-6)
+    losses = [numpy_actor_loss(p, critic.q, o, n) for p, o, n in zip(policies, observation, noise, strict=True)]
+    np.testing.assert_allclose(metrics.loss, losses, rtol=1e-10)
+    assert (after is None, measured is None) == ((True, True) if felt == "nothing" else (False, False))
+    if felt != "nothing":
+        np.testing.assert_array_equal(after.log_coefficient, np.log(coefficients), "it is adapted to a target alone")
+
+
+@pytest.mark.parametrize("ratio", [0.01, 0.5, 2.0, 100.0])
+def test_lambda_rises_below_the_target_and_falls_beyond_it_in_bounded_steps(ratio):
+    forces = Forces(np.zeros(MEMBERS), np.array(ELITES), None)
+    (policies, _, observation, noise), _ = one_step(RULES, None)
+    kl = np.array([
+        numpy_ratio(policies[i], policies[PARTNERS[i]], observation[i][:COMPARED], noise[i][:COMPARED], "own").mean()
+        for i in range(MEMBERS)
+    ])  # fmt: skip
+    rules = RULES._replace(ar_living=True, ar_target=float(kl[0] / ratio))
+    _, (_, after, (_, measured)) = one_step(rules, forces)
+    np.testing.assert_allclose(measured.living.kl[:, 0], kl, rtol=1e-10)
+    expected = COEFFICIENT_STEP * np.clip(1 - kl / rules.ar_target, -1, 1)
+    np.testing.assert_allclose(after.log_coefficient, expected, rtol=1e-9)
+    assert np.sign(after.log_coefficient[0]) == (1 if ratio < 1 else -1)
+
+
+def test_lambda_follows_repelled_archived_policies_where_members_do_not_repel():
+    weights = np.array([[0.7, -0.4], [-0.1, 0.0]])
+    felt = Felt(stack([stack([random_policy(10), random_policy(11)]), stack([random_policy(12)] * 2)]), weights)
+    rules = RULES._replace(ar_target=1e9)
+    _, (_, after, _) = one_step(rules, Forces(np.zeros(MEMBERS), np.array(ELITES), felt))
+    # Only the first elite, member 2, is repelled by anything.
+    np.testing.assert_allclose(after.log_coefficient, [0, 0, COEFFICIENT_STEP], rtol=1e-6)
 
 
 def test_second_critic_step_keeps_the_moments_of_the_first():

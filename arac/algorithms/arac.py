@@ -1,22 +1,34 @@
 """ARAC: Attraction-Repulsion Actor-Critic, Algorithm 1 of the paper in its order."""
 
+import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from arac import streams
-from arac.algorithms.shared import Context, Evaluation, evaluate, evaluation_due, learning_steps, measure, rules
+from arac.algorithms.shared import Context, Evaluation, evaluate, evaluation_due, learning_steps, measure, soft_rules
 from arac.archive import Archive, betas
 from arac.config import ARACConfig
 from arac.critics import init_critic
 from arac.envs import EnvSpec
-from arac.losses import Archived
+from arac.losses import Felt
 from arac.policies import FlowPolicy, Policy
 from arac.policies.custom import CustomPolicy, Own
 from arac.population import over_members, put, take
-from arac.updates import ActorLearner, CriticLearner, actor_updates, adam, critic_updates
+from arac.rollout.episode import Acting
+from arac.updates import (
+    ActorLearner,
+    CriticLearner,
+    ForceMetrics,
+    Forces,
+    Rules,
+    actor_updates,
+    adam,
+    critic_updates,
+)
 
 
 @jax.tree_util.register_dataclass
@@ -27,6 +39,7 @@ class State:
     actors: ActorLearner  # the population and its optimisers, stacked
     critic: CriticLearner  # shared by all
     archive: Archive
+    log_coefficient: np.ndarray  # log lambda of each member
     elites: np.ndarray  # of the last evaluation, best first
     generation: int
     env_steps: int
@@ -58,11 +71,12 @@ def init(config: ARACConfig, env: EnvSpec, seed: int, policy: type[CustomPolicy]
         env.action_size,
         (config.hidden_size,) * 2,
     )
-    optimiser = adam(rules(config))
+    optimiser = adam(soft_rules(config))
     return State(
         actors=ActorLearner(population, jax.vmap(optimiser.init)(population)),
         critic=CriticLearner(critic, optimiser.init(critic.online)),
         archive=Archive.empty(take(population, 0), config.archive_capacity),
+        log_coefficient=np.full(config.population_size, first_log_coefficient(config), np.float32),
         elites=streams.rng(seed, "first-elites").permutation(config.population_size)[: config.elites],
         generation=0,
         env_steps=0,
@@ -75,30 +89,35 @@ def generation(context: Context, state: State) -> tuple[State, Evaluation | None
 
     # Collect samples: one episode per agent, with noise.
     warming_up = state.env_steps < config.warmup_steps
-    episodes = context.rollouts.explore(state.population, state.generation, "random" if warming_up else "explore")
+    acting: Acting = "random" if warming_up else "explore"
+    hold = config.noise_hold
+    episodes = context.rollouts.explore(state.population, state.generation, acting, noise_hold=hold)
     context.replay.extend(episodes)
     env_steps = state.env_steps + sum(len(episode) for episode in episodes)
 
     # Update critic, then actors: as many mini-batches as the new steps have earned.
     earned = learning_steps(config, state.env_steps), learning_steps(config, env_steps)
     critic, critic_loss = update_critic(context, state, *earned)
-    actors, actor_losses = update_actors(context, state, critic, *earned)
-    learned = replace(state, critic=critic, actors=actors, generation=state.generation + 1, env_steps=env_steps)
+    learned, actor_losses, repulsion = update_actors(context, replace(state, critic=critic), *earned)
+    learned = replace(learned, generation=state.generation + 1, env_steps=env_steps)
     if not evaluation_due(context, state.env_steps, env_steps):
         return learned, None
 
-    # Evaluate actors, rank them, archive them.
+    # Evaluate actors, rank them, archive them once they have learned.
     played = evaluate(context, learned.population, state.generation)
-    archive_rng = streams.rng(context.seed, "archive", state.generation)
-    archive = state.archive.add(learned.population, played.fitness, archive_rng)
+    archive = state.archive
+    if not warming_up:
+        archive_rng = streams.rng(context.seed, "archive", state.generation)
+        archive = archive.add(learned.population, played.fitness, env_steps, archive_rng)
     row = measure(context, learned, played, archive.size, {"critic_loss": critic_loss, **actor_losses})
+    row = row._replace(repulsion=repulsion)
     return replace(learned, elites=row.elites, archive=archive), row
 
 
 def update_critic(context: Context, state: State, before: int, after: int) -> tuple[CriticLearner, float]:
     """`after - before` mini-batches, shared equally by the elites; also the mean loss."""
     config: ARACConfig = context.config
-    fixed, contents = rules(config), context.replay.contents
+    fixed, contents = soft_rules(config), context.replay.contents
     learner, total = state.critic, 0.0
     for slot, elite in enumerate(state.elites):
         policy = take(state.population, elite)
@@ -111,56 +130,100 @@ def update_critic(context: Context, state: State, before: int, after: int) -> tu
 
 
 def update_actors(
-    context: Context, state: State, critic: CriticLearner, before: int, after: int
-) -> tuple[ActorLearner, dict[str, float]]:
-    """`p (after - before) / M` mini-batches for each actor: Eq. 5 for elites, Eq. 2 for the rest."""
+    context: Context, state: State, before: int, after: int
+) -> tuple[State, dict[str, float], dict[str, Any] | None]:
+    """Give each actor `p (after - before) / M` mini-batches: Eq. 5 where it feels others, else Eq. 2.
+
+    Returns the new state, the means of what the updates measured, and where repulsion came from.
+    """
     config: ARACConfig = context.config
     count = _of_each_actor(config, after) - _of_each_actor(config, before)
-    everyone = np.arange(config.population_size)
     keys = jax.random.split(streams.key(context.seed, "actors", state.generation), config.population_size)
-    felt = sample_archive(context, state)
-    groups = [(everyone, None)] if felt is None else [(state.elites, felt), (np.delete(everyone, state.elites), None)]
+    slots, felt = sample_archive(context, state)
+    forces = None
+    if config.ar_coefficient != 0 and (repels_members(config) or felt is not None):
+        forces = Forces(jnp.asarray(state.log_coefficient), jnp.asarray(state.elites), felt)
+    actors, sums = state.actors, []
+    for start, stop in context.progress.chunks("actors", count):
+        actors, forces, metrics = actor_updates(
+            rules(config, context.env.action_size),
+            actors,
+            state.critic.critic,
+            config.temperature,
+            forces,
+            context.replay.contents,
+            keys,
+            start,
+            stop,
+        )
+        sums.append(jax.device_get(metrics))
+    if not sums:
+        return state, {"actor_loss": 0.0, "entropy": 0.0, "archive_kl": 0.0}, None
+    metrics, measured = jax.tree.map(lambda *parts: np.sum(parts, 0, np.float64) / count, *sums)
+    losses = {"actor_loss": float(metrics.loss.mean()), "entropy": -float(metrics.log_prob.mean()), "archive_kl": 0.0}
+    state = replace(state, actors=actors)
+    if forces is None:
+        return state, losses, None
+    if measured.archived is not None:
+        used = np.asarray(felt.weights) != 0
+        losses["archive_kl"] = float((measured.archived.kl * used).sum() / max(used.sum(), 1))
+    log_coefficient = np.asarray(forces.log_coefficient)
+    losses["ar_coefficient"] = float(np.exp(log_coefficient).mean())
+    return replace(state, log_coefficient=log_coefficient), losses, sources(state.archive, slots, felt, measured)
 
-    actors, contents = state.actors, context.replay.contents
-    sums = {"actor_loss": 0.0, "entropy": 0.0, "archive_kl": 0.0}
-    for members, archived in groups:
-        if len(members) == 0:
-            continue
-        learners = take(actors, members)
-        for start, stop in context.progress.chunks("actors", count):
-            learners, metrics = actor_updates(
-                rules(config),
-                learners,
-                critic.critic,
-                config.temperature,
-                archived,
-                contents,
-                keys[members],
-                start,
-                stop,
-            )
-            sums["actor_loss"] += float(metrics.loss.sum())
-            sums["entropy"] -= float(metrics.log_prob.sum())
-            sums["archive_kl"] += float(metrics.archive_kl.sum())
-        actors = put(actors, members, learners)
-    weights = {"actor_loss": config.population_size, "entropy": config.population_size, "archive_kl": config.elites}
-    return actors, {name: total / max(count * weights[name], 1) for name, total in sums.items()}
+
+def sources(archive: Archive, slots: np.ndarray, felt: Felt | None, measured: ForceMetrics) -> dict[str, Any]:
+    """Tell where repulsion came from.
+
+    `shares` has the share of the living members and of each age in the archive, by the environment steps at which it
+    was added; in sum 1. `acting` is the share of the weight that still had a gradient.
+    """
+    force, weight = {"members": float(measured.living.pull.sum())}, float((measured.living.pull > 0).sum())
+    if felt is not None:
+        assert measured.archived is not None
+        repelling = np.maximum(np.asarray(felt.weights, np.float64), 0)
+        weight += float(repelling.sum())
+        born = archive.born[slots]
+        for steps in np.unique(born):
+            force[str(steps)] = float((repelling * measured.archived.pull)[born == steps].sum())
+    total = sum(force.values())
+    shares = {name: value / total for name, value in force.items() if value > 0}
+    return {"acting": total / weight if weight else 0.0, "shares": shares}
 
 
-def sample_archive(context: Context, state: State) -> Archived | None:
-    """For each elite, n archived policies and their weights; None while there is nothing to feel."""
+def sample_archive(context: Context, state: State) -> tuple[np.ndarray, Felt | None]:
+    """Draw n archived policies for each elite: their slots, and with their weights what it feels, if anything."""
     config: ARACConfig = context.config
-    if config.ar_coefficient == 0 or state.archive.size == 0:
-        return None
     slots = np.zeros((config.elites, config.archive_sample), int)
+    if config.ar_coefficient == 0 or config.ar_from == "members" or state.archive.size == 0:
+        return slots, None
     weights = np.zeros((config.elites, config.archive_sample), np.float32)
     for row, elite in enumerate(state.elites):
         rng = streams.rng(context.seed, "archive-sample", state.generation, int(elite))
         drawn = state.archive.sample(config.archive_sample, rng)
         slots[row, : len(drawn)] = drawn
-        coefficients = betas(state.archive.fitness[drawn], config.strategy)
-        weights[row, : len(drawn)] = config.ar_coefficient * coefficients / len(drawn)
-    return Archived(take(state.archive.policies, slots), jnp.asarray(weights))
+        weights[row, : len(drawn)] = betas(state.archive.fitness[drawn], config.strategy) / len(drawn)
+    return slots, Felt(take(state.archive.policies, slots), jnp.asarray(weights))
+
+
+def repels_members(config: ARACConfig) -> bool:
+    return config.ar_from != "archive" and config.population_size > 1
+
+
+def first_log_coefficient(config: ARACConfig) -> float:
+    """Return log lambda at the start; any number where lambda is 0 and nothing is felt."""
+    return 0.0 if config.ar_coefficient in ("auto", 0) else math.log(config.ar_coefficient)
+
+
+def rules(config: ARACConfig, action_size: int) -> Rules:
+    """Return what the actors' loop is compiled for."""
+    return soft_rules(config)._replace(
+        ar_divergence=config.ar_divergence,
+        ar_base=config.ar_base,
+        kl_clip=None if config.kl_clip == "none" else float(config.kl_clip),
+        ar_living=repels_members(config),
+        ar_target=config.ar_target * action_size if config.ar_coefficient == "auto" else None,
+    )
 
 
 def _of_each_actor(config: ARACConfig, updates: int) -> int:

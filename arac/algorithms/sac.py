@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from arac import replay, streams
-from arac.algorithms.shared import Context, Evaluation, alone, learning_steps, rules
+from arac.algorithms.shared import Context, Evaluation, alone, learning_steps, soft_rules
 from arac.compiling import compiled
 from arac.config import SACConfig, SACNFConfig
 from arac.critics import init_critic, narrowed, widened
@@ -65,7 +65,7 @@ def init(config: SACConfig | SACNFConfig, env: EnvSpec, seed: int, policy: type[
     hidden = (config.hidden_size,) * 2
     actor = init_actor(config, env, streams.key(seed, "population"), policy)
     critic = init_critic(streams.key(seed, "critic-init"), config.critic, env.observation_size, env.action_size, hidden)
-    optimiser = adam(rules(config))
+    optimiser = adam(soft_rules(config))
     temperature = 1.0 if config.temperature == "auto" else max(config.temperature, 1e-30)  # the log of 0 is not finite
     log_temperature = jnp.log(jnp.float32(temperature))
     return State(
@@ -102,7 +102,7 @@ def update(context: Context, state: State, env_steps: int) -> tuple[State, dict[
     count = learning_steps(config, env_steps) - learning_steps(config, state.env_steps)
     learner, sums = state.learner, Losses(0.0, 0.0, 0.0, 0.0)
     target_entropy = -float(context.env.action_size) if config.temperature == "auto" else None
-    key, fixed = streams.key(context.seed, "updates", state.generation), rules(config)
+    key, fixed = streams.key(context.seed, "updates", state.generation), soft_rules(config)
     for start, stop in context.progress.chunks("update", count):
         learner, losses = sac_updates(fixed, target_entropy, learner, context.replay.contents, key, start, stop)
         sums = Losses(*(total + float(part) for total, part in zip(sums, losses, strict=True)))
@@ -141,9 +141,7 @@ def sac_updates(
         batch = replay.gather(contents, positions)
         temperature = jnp.exp(learner.log_temperature)
         critic, critic_loss = critic_step(rules, learner.critic, learner.actor.policy, temperature, batch, noise)
-        actor, metrics = actor_step(
-            rules, learner.actor, critic.critic, temperature, None, batch.observation, actor_noise
-        )
+        actor, metrics = actor_step(rules, learner.actor, critic.critic, temperature, batch.observation, actor_noise)
         tuned = learner.log_temperature, learner.temperature_optimiser
         if target_entropy is not None:
             gradient = jax.grad(temperature_loss)(learner.log_temperature, metrics.log_prob, target_entropy)

@@ -14,6 +14,7 @@ from arac.policies import DeterministicPolicy
 from arac.population import top_k
 from arac.progress import Progress
 from arac.replay import ReplayBuffer
+from arac.rollout.episode import Acting
 from arac.rollout.rollouts import Rollouts
 from arac.updates import Rules, draw
 
@@ -42,23 +43,16 @@ class Evaluation(NamedTuple):
     kl: np.ndarray  # (member, member): KL(row || column)
     archive_size: int
     losses: dict[str, float]
+    repulsion: dict[str, Any] | None = None  # where repulsion came from, where there was some
 
     @property
     def champion(self) -> int:
         return int(self.elites[0])
 
 
-def rules(config: SoftConfig) -> Rules:
-    """The part of a config that the update loops are compiled for."""
-    kl_clip = getattr(config, "kl_clip", "none")
-    return Rules(
-        discount=config.discount,
-        tau=config.tau,
-        learning_rate=config.learning_rate,
-        batch_size=config.batch_size,
-        ar_base=getattr(config, "ar_base", "shared"),
-        kl_clip=None if kl_clip == "none" else float(kl_clip),
-    )
+def soft_rules(config: SoftConfig) -> Rules:
+    """Return the part of a config that the update loops of a soft actor-critic are compiled for."""
+    return Rules(config.discount, config.tau, config.learning_rate, config.batch_size)
 
 
 def learning_steps(config: Config, env_steps: int) -> int:
@@ -83,7 +77,9 @@ def alone(
         update: `(context, state, environment steps now)` to the state that has learned, and what it reports.
     """
     warming_up = state.env_steps < context.config.warmup_steps
-    episodes = context.rollouts.explore(state.population, state.generation, "random" if warming_up else "explore")
+    acting: Acting = "random" if warming_up else "explore"
+    hold = context.config.noise_hold
+    episodes = context.rollouts.explore(state.population, state.generation, acting, noise_hold=hold)
     context.replay.extend(episodes)
     env_steps = state.env_steps + sum(len(episode) for episode in episodes)
     learned, losses = update(context, state, env_steps)

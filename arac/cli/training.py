@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar, get_args
 
 import tyro
 
@@ -55,8 +55,9 @@ class TrainArgs(Generic[ConfigT]):
     """Fixes every random number of the run."""
     run_dir: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
     """A new folder for the run; by default one below runs/, named after task, system and seed."""
-    preset: Literal["paper", "none"] = "paper"
-    """paper: start from the paper's parameters for this task (for ERL, its authors'); none: from plain defaults."""
+    preset: Literal["paper", "paper-letter", "none"] = "paper"
+    """paper: start from the paper's parameters for this task (for ERL, its authors'); paper-letter: and from the
+    paper's attraction and repulsion to the letter; none: from plain defaults."""
     max_episode_steps: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
     """A time limit per episode; needed where the environment has none."""
     env_kwargs: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
@@ -101,10 +102,13 @@ def train(argv: list[str]) -> None:
 
     keep_between_runs()
     algorithm = find(peek(argv, "--algo") or "arac")
-    use_preset = peek(argv, "--preset") != "none"
+    preset: Any = peek(argv, "--preset") or "paper"
+    preset = (
+        preset if preset in get_args(presets.Preset) else "paper"
+    )  # a wrong word is refused below, with all other flags
 
     def read(env_id: str) -> TrainArgs[Any]:
-        defaults, _ = presets.configured(algorithm.config, env_id, {}, preset=use_preset)
+        defaults, _ = presets.configured(algorithm.config, env_id, {}, preset=preset)
         start = TrainArgs(env_id or tyro.MISSING, defaults, algorithm.name, steps=presets.default_steps(env_id))
         return parse(TrainArgs[algorithm.config], "train", argv, start)  # type: ignore[name-defined]
 
@@ -115,7 +119,7 @@ def train(argv: list[str]) -> None:
     agent = AGENTS[algorithm.name](
         args.env,
         seed=args.seed,
-        preset=use_preset,
+        preset=preset,
         max_episode_steps=args.max_episode_steps,
         env_kwargs=keyword_arguments(args.env_kwargs),
         **asdict(args.config),

@@ -24,7 +24,7 @@ from jaxtyping import Array, Float
 from arac import streams
 from arac.experiments.outputs import write
 from arac.experiments.planning import Size
-from arac.losses import Archived, Base, attraction_repulsion_loss
+from arac.losses import Base, Felt, attraction_repulsion_loss
 from arac.plotting import pyplot
 from arac.policies import FlowPolicy, gaussian
 from arac.policies import flows as radial
@@ -147,8 +147,8 @@ def loss(base: Base, policy: FlowPolicy, weight: Array, key: jax.Array, *, l1: f
     z = mean + jnp.exp(log_std) * noise
     x, log_det = radial.forward_log_det(policy.flows, z)
     imitation = (gaussian.log_density(z, mean, log_std) - log_det - expert_log_density(x)).mean()
-    repelled = Archived(jax.tree.map(lambda leaf: leaf[None], repulsive()), weight[None])
-    repulsion, _ = attraction_repulsion_loss(policy, repelled, state, noise, base=base, kl_clip=None)
+    repelled = Felt(jax.tree.map(lambda leaf: leaf[None], repulsive()), weight[None])
+    repulsion, _ = attraction_repulsion_loss(policy, repelled, state, noise, divergence="kl", base=base, kl_clip=None)
     size = sum(jnp.abs(flow.centre).sum() + jnp.abs(flow.alpha) + jnp.abs(flow.beta) for flow in policy.flows)
     return imitation + repulsion + l1 * size
 

@@ -5,7 +5,7 @@ import re
 import tomllib
 from functools import cache
 from importlib import resources
-from typing import Any, TypeVar, get_origin, get_type_hints
+from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 from arac.config import Config
 from arac.envs import suggestion
@@ -15,28 +15,42 @@ from arac.errors import UserError
 AnyConfig = TypeVar("AnyConfig", bound=Config)
 
 
+Preset: TypeAlias = Literal["paper", "paper-letter", "none"]
+
+
 def configured(
-    kind: type[AnyConfig], env_id: str, overrides: dict[str, Any], *, preset: bool = True
+    kind: type[AnyConfig], env_id: str, overrides: dict[str, Any], *, preset: Preset | bool = "paper"
 ) -> tuple[AnyConfig, str | None]:
-    """The config for a task, and the name of the preset it starts from, if there is one.
+    """Return the config for a task, and the name of the row of parameters it starts from, if there is one.
+
+    Args:
+        kind: the algorithm's config.
+        env_id: the task.
+        overrides: settings that differ from the preset.
+        preset: "paper" (or True) takes the paper's parameters for this task; "paper-letter" also what the paper writes
+            where our default is another (`Config.letter`); "none" (or False) neither.
 
     Raises:
-        UserError: if an override is not a field, or its value is not allowed.
+        UserError: if an override is not a field, or its value is not allowed, or there is no such preset.
     """
+    name = ("paper" if preset else "none") if isinstance(preset, bool) else preset
+    if name not in get_args(Preset):
+        raise UserError(f"preset must be one of {', '.join(get_args(Preset))}, got {preset!r}.")
     fields = [field.name for field in dataclasses.fields(kind)]
-    for name in overrides:
-        if name not in fields:
+    for setting in overrides:
+        if setting not in fields:
             raise UserError(
-                f"{kind.__name__.removesuffix('Config')} has no setting {name!r}.{suggestion(name, fields)}"
+                f"{kind.__name__.removesuffix('Config')} has no setting {setting!r}.{suggestion(setting, fields)}"
             )
-    row = _table(kind.preset_table).get(task_name(env_id)) if preset else None
-    chosen = {name: row[name] for name in kind.preset_fields} if row else {}
-    several = {name for name, hint in get_type_hints(kind).items() if get_origin(hint) is tuple}
+    row = None if name == "none" else _table(kind.preset_table).get(task_name(env_id))
+    chosen = {field: row[field] for field in kind.preset_fields} if row else {}
+    letter = kind.letter if name == "paper-letter" else {}
+    several = {field for field, hint in get_type_hints(kind).items() if get_origin(hint) is tuple}
     given = {
-        name: tuple(value) if name in several and isinstance(value, list) else value
-        for name, value in overrides.items()
+        setting: tuple(value) if setting in several and isinstance(value, list) else value
+        for setting, value in overrides.items()
     }
-    return kind(**{**chosen, **given}), task_name(env_id) if chosen else None
+    return kind(**{**chosen, **letter, **given}), task_name(env_id) if chosen else None
 
 
 def default_steps(env_id: str) -> int:
