@@ -180,13 +180,10 @@ def test_the_critic_learns_with_the_elites_policies(monkeypatch):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"population_size": 1, "elites": 1},
-        {"population_size": 3, "elites": 3},
-        {"archive_capacity": 2},
+        {"population_size": 1, "elites": 1, "critic": "twin"},
+        {"population_size": 3, "elites": 3, "ar_base": "own", "kl_clip": "none"},
+        {"archive_capacity": 2, "store_evaluation": True, "strategy": "reactive"},
         {"flows": 0, "ar_base": "gaussian", "sigma": "learned"},
-        {"ar_base": "own", "kl_clip": "none"},
-        {"critic": "twin"},
-        {"store_evaluation": True, "strategy": "reactive"},
     ],
 )
 def test_unusual_populations_archives_and_readings_stay_finite(settings):
