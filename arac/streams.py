@@ -5,24 +5,36 @@ resumes at generation g derives the same numbers as one that never stopped.
 """
 
 import zlib
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
+
+if TYPE_CHECKING:
+    import jax
 
 _MOST = 8  # numbers that a key is made of, beside the seed
 
 
-def key(seed: int, stream: str, *counters: int) -> jax.Array:
+def key(seed: int, stream: str, *counters: int) -> "jax.Array":
     """The JAX key of a stream at the given counters."""
+    import jax  # here, because processes that only act need no keys and start sooner without JAX
+
     numbers = np.zeros(_MOST, np.uint32)
     numbers[: 1 + len(counters)] = zlib.crc32(stream.encode()), *counters
-    return _folded(jax.random.key(seed, impl="threefry2x32"), numbers, 1 + len(counters))
+    return _folding()(jax.random.key(seed, impl="threefry2x32"), numbers, 1 + len(counters))
 
 
-@jax.jit
-def _folded(key: jax.Array, numbers: np.ndarray, count: int) -> jax.Array:
-    """One number after the other, in one call that compiles once."""
-    return jax.lax.fori_loop(0, count, lambda i, folded: jax.random.fold_in(folded, numbers[i]), key)
+@cache
+def _folding() -> Any:
+    """The function that folds one number after the other into a key, in one call that compiles once."""
+    import jax
+
+    @jax.jit
+    def folded(key: jax.Array, numbers: np.ndarray, count: int) -> jax.Array:
+        return jax.lax.fori_loop(0, count, lambda i, folded: jax.random.fold_in(folded, numbers[i]), key)
+
+    return folded
 
 
 def rng(seed: int, stream: str, *counters: int) -> np.random.Generator:

@@ -1,5 +1,6 @@
 """What every test runs with: one compilation cache, quick compiling, and signals as a test needs them."""
 
+import gc
 import os
 from importlib.metadata import version
 
@@ -9,7 +10,7 @@ from terminal import signals_of_a_terminal
 # A fourth of the time to compile all algorithms, for code that is slower at work: right where small runs are compared.
 QUICK_TO_COMPILE = ["--xla_backend_optimization_level=0"]
 if version("jaxlib").startswith("0.10."):  # XLA ends a process that names an option which it has dropped
-    QUICK_TO_COMPILE.append("--xla_cpu_use_fusion_emitters=false")
+    QUICK_TO_COMPILE += ["--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"]
 
 
 def pytest_configure(config):
@@ -17,6 +18,12 @@ def pytest_configure(config):
     os.environ["RAY_ADDRESS"] = "local"  # else a test would find the cluster of another that runs beside it
     if not is_slow(config):
         os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *QUICK_TO_COMPILE])
+
+
+def pytest_collection_finish():
+    """Collect garbage seldom, and nothing that was imported: tracing makes much of it, a tenth of the time."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 def is_slow(config):

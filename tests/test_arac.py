@@ -11,10 +11,10 @@ from arac import envs
 from arac.algorithms import arac, sac
 from arac.algorithms.shared import Context, init_replay
 from arac.config import ARACConfig, SACConfig
+from arac.losses import Divergences
 from arac.population import take
 from arac.progress import Progress
 from arac.rollout.episode import Episode
-from arac.losses import Divergences
 from arac.updates import COEFFICIENT_STEP, ActorMetrics, ForceMetrics
 
 ENV = envs.check("InvertedPendulum-v5")
@@ -225,13 +225,10 @@ def test_the_critic_learns_with_the_elites_policies(monkeypatch):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"population_size": 1, "elites": 1},
-        {"population_size": 3, "elites": 3},
-        {"archive_capacity": 2},
+        {"population_size": 1, "elites": 1, "critic": "twin"},
+        {"population_size": 3, "elites": 3, **ARACConfig.letter},
+        {"archive_capacity": 2, "store_evaluation": True, "strategy": "reactive"},
         {"flows": 0, "ar_base": "gaussian", "sigma": "learned"},
-        {"ar_base": "own", "ar_divergence": "kl", "kl_clip": "none", "ar_from": "archive"},
-        {"critic": "twin"},
-        {"store_evaluation": True, "strategy": "reactive"},
     ],
 )
 def test_unusual_populations_archives_and_readings_stay_finite(settings):

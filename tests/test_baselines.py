@@ -54,7 +54,7 @@ def test_every_environment_step_is_counted_and_stored(kind, monkeypatch):
         return episodes
 
     monkeypatch.setattr(Rollouts, "_run", counting)
-    agent, states = trained(kind)
+    agent, states = trained(kind, generations=4)
     assert sum(len(episode) for episode in played) == states[-1].env_steps == len(agent.replay)
 
 
@@ -71,8 +71,8 @@ def test_erl_judges_by_several_trials():
 
 @pytest.mark.parametrize("kind", EVOLUTIONARY)
 def test_evaluations_are_neither_counted_nor_stored(kind):
-    often, _ = trained(kind, eval_episodes=3)
-    seldom, _ = trained(kind, eval_interval=1_000_000)
+    often, _ = trained(kind, generations=3, eval_episodes=3)
+    seldom, _ = trained(kind, generations=3, eval_interval=1_000_000)
     assert often.state.env_steps == seldom.state.env_steps
     assert len(often.replay) == len(seldom.replay)
 
@@ -178,7 +178,7 @@ def test_the_champion_is_the_fittest_of_the_last_generation_unchanged(kind, monk
         return played
 
     monkeypatch.setattr(Rollouts, "judge", judge)
-    agent, states = trained(kind)
+    agent, states = trained(kind, generations=4)
     for fittest, state in zip(seen, states[1:], strict=True):
         champion = take(state.population, state.champion)
         assert all(np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (fittest, champion)), strict=True))
@@ -244,7 +244,7 @@ def test_cerls_learners_have_the_papers_horizons(monkeypatch):
 ])  # fmt: skip
 def test_the_loops_compile_once_whatever_the_episodes(kind, loops):
     before = [loop._cache_size() for loop in loops]
-    _, states = trained(kind, generations=30 if kind is arac.TD3 else 6)
+    _, states = trained(kind, generations=30 if kind is arac.TD3 else 4)
     assert len({np.int64(steps) for steps in np.diff([state.env_steps for state in states])}) > 1
     assert all(loop._cache_size() <= size + 1 for loop, size in zip(loops, before, strict=True))
 
@@ -344,7 +344,7 @@ def test_settings_that_make_no_sense_are_refused(kind, settings, said):
 
 
 def test_a_portfolio_of_ones_own(tmp_path):
-    agent, states = trained(arac.CERL, generations=2, discounts=[0.95, 0.99])
+    agent, states = trained(arac.CERL, generations=1, discounts=[0.95, 0.99])
     assert agent.config.discounts == (0.95, 0.99)
     assert len(states[-1].values) == 2
     agent.save(tmp_path / "agent.safetensors")

@@ -15,7 +15,6 @@ from run_folders import assert_same_run
 import arac
 from arac import envs
 from arac.losses import Felt, attraction_repulsion_loss, sampled_kl
-from arac.policies import FlowPolicy
 from arac.policies.custom import Own
 from arac.population import over_members, to_numpy
 

@@ -104,19 +104,12 @@ def test_rows_written_after_the_last_checkpoint_are_not_written_twice(reference,
     assert_same(agent, resumed(target), folder, target)
 
 
-@pytest.mark.parametrize(("name", "workers"), [("arac", 3), *((name, 2) for name in AGENTS)])
+@pytest.mark.parametrize(
+    ("name", "workers"), {**dict.fromkeys(AGENTS, 2), **dict.fromkeys(FEWER, 1), "arac": 3}.items()
+)
 def test_the_number_of_workers_changes_nothing(name, workers, reference, tmp_path):
     agent, folder = reference[name]
     assert_same(agent, trained(name, tmp_path / "run", workers=workers), folder, tmp_path / "run")
-
-
-def test_a_replay_that_wraps_around_resumes_exactly(tmp_path):
-    small = {"replay_capacity": 1000, "warmup_steps": 1200}
-    agent = trained("sac_nf", tmp_path / "whole", steps=1500, **small)
-    assert agent.replay.mark.first_episode > 0
-    half = agent.state.generation - 2
-    trained("sac_nf", tmp_path / "run", steps=1500, callback=lambda agent, _: agent.state.generation < half, **small)
-    assert_same(agent, resumed(tmp_path / "run"), tmp_path / "whole", tmp_path / "run")
 
 
 def test_a_longer_goal_goes_on_from_where_the_run_was(tmp_path):
@@ -173,11 +166,15 @@ def test_a_run_whose_checkpoints_are_gone_is_refused_and_keeps_its_metrics(tmp_p
     assert (tmp_path / "run" / "evaluations.jsonl").read_bytes() == rows
 
 
-def test_a_checkpoint_interval_longer_than_replay_resumes_exactly(tmp_path):
-    long = {"checkpoint_interval": 10**6, "replay_capacity": 1000, "store_evaluation": True, "eval_episodes": 30}
-    agent = trained("sac", tmp_path / "whole", steps=STEPS, **long)
+@pytest.mark.parametrize("interval", [1, pytest.param(10**6, id="longer than replay")])
+def test_a_replay_that_wraps_around_resumes_exactly(interval, tmp_path):
+    small = {"checkpoint_interval": interval, "replay_capacity": 1000, "store_evaluation": True, "eval_episodes": 30}
+    agent = trained("sac", tmp_path / "whole", steps=STEPS, **small)
     assert agent.replay.mark.first_episode > 0
-    trained("sac", tmp_path / "run", steps=STEPS, callback=lambda agent, _: agent.state.env_steps < 450, **long)
+    stopped = trained(
+        "sac", tmp_path / "run", steps=STEPS, callback=lambda agent, _: agent.state.env_steps < 450, **small
+    )
+    assert stopped.replay.mark.first_episode > 0
     assert_same(agent, resumed(tmp_path / "run"), tmp_path / "whole", tmp_path / "run")
 
 

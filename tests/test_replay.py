@@ -164,7 +164,8 @@ def test_sampling_inside_a_jitted_function_compiles_once_while_the_buffer_fills(
 
 def assert_same_samples(one, other):
     for seed in range(3):
-        assert sampled(one, seed=seed) == sampled(other, seed=seed)
+        batches = (jitted_sample(buffer.contents, jax.random.key(seed), 4096) for buffer in (one, other))
+        jax.tree.map(np.testing.assert_array_equal, *batches)
 
 
 @settings(deadline=None, max_examples=25)
@@ -213,9 +214,9 @@ def test_the_bytes_that_are_foretold_are_those_that_are_taken(capacity):
     assert replay_bytes(capacity, 11, 3) == sum(leaf.nbytes for leaf in jax.tree.leaves(storage))
 
 
-def test_a_million_humanoid_transitions_take_at_most_1_6_gigabytes_and_are_written_in_place():
-    large = ReplayBuffer(1_000_000, 348, 17)
-    assert sum(array.nbytes for array in jax.tree.leaves(large.storage)) <= 1.6e9
+def test_a_large_buffer_is_written_in_place():
+    large = ReplayBuffer(100_000, 348, 17)
+    assert sum(array.nbytes for array in jax.tree.leaves(large.storage)) <= 1.6e8
     where = large.storage.observations.unsafe_buffer_pointer()
     observations, actions, rewards = (np.zeros(shape, np.float32) for shape in ((1501, 348), (1500, 17), 1500))
     large.extend([Episode(observations, actions, rewards, terminated=True, total=0.0, steps=1500)])

@@ -45,10 +45,8 @@ SETTINGS = {"hidden_size": 16, "batch_size": 16, "warmup_steps": 100, "eval_inte
 SIZE = Size(1, 400, ("InvertedPendulum-v5",), settings={**SETTINGS, "replay_capacity": 10_000, "workers": 0})
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    parent = tmp_path_factory.mktemp("repulsion")
-    for job in repulsion.plan(SIZE):
+def train(jobs, parent):
+    for job in jobs:
         AGENTS[job.algorithm](job.env, seed=job.seed, **job.settings).learn(job.steps, run_dir=parent / job.name)
     return parent
 
@@ -63,7 +61,8 @@ def test_the_runs_differ_in_lambda_and_clip_alone():
 
 
 @pytest.mark.slow
-def test_table_numbers_and_picture(runs, tmp_path, monkeypatch):
+def test_table_numbers_and_picture(tmp_path, monkeypatch):
+    runs = train(repulsion.plan(SIZE), tmp_path / "runs")
     monkeypatch.setattr(repulsion, "ACTIONS", 20)  # t-SNE takes long
     monkeypatch.setattr(repulsion, "STATES", 4)
     table = repulsion.show(SIZE, runs, tmp_path / "out")
@@ -77,9 +76,10 @@ def test_table_numbers_and_picture(runs, tmp_path, monkeypatch):
         assert f"| {run['env']} | {run['variant']} | {run['mean_kl']:.2f} ({run['mean_kl']:.2f}) |" in table
 
 
-def test_variants_are_compared_in_the_same_states_with_the_same_noise(runs):
+def test_variants_are_compared_in_the_same_states_with_the_same_noise(tmp_path):
     """One run under two names: whatever differs between them would be the states or the noise."""
-    folder = runs / repulsion.plan(SIZE)[1].name
+    job = repulsion.plan(SIZE)[1]
+    folder = train([job], tmp_path) / job.name
     one, other = repulsion.compare({"one": folder, "other": folder})
     np.testing.assert_array_equal(one.kl, other.kl)
     np.testing.assert_array_equal(one.actions, other.actions)

@@ -213,10 +213,10 @@ def is_running(pid):
         return False
 
 
-def failure_in_worker(time_limit=None, **kwargs):
+def failure_in_worker(time_limit=None, workers=1, **kwargs):
     """The message of a pool whose environment fails in its third step."""
     spec = replace(envs.check("helpers:Probe-v0"), kwargs=kwargs)
-    with LocalPool(spec, 2, time_limit) as pool, warnings.catch_warnings():
+    with LocalPool(spec, workers, time_limit) as pool, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with pytest.raises(EnvironmentFailure) as caught:
             pool.run([task(counters=(member, 0, 0)) for member in range(3)], Progress())
@@ -226,7 +226,7 @@ def failure_in_worker(time_limit=None, **kwargs):
 
 
 def test_an_environment_that_raises_in_a_worker_is_reported_with_its_traceback():
-    message = failure_in_worker(trouble="raises")
+    message = failure_in_worker(workers=2, trouble="raises")
     assert "RuntimeError: the hinge broke" in message
     assert "helpers.py" in message
     assert re.match(r"helpers:Probe-v0 failed in the explore episode \(member \d, generation 0, episode 0", message)

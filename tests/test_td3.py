@@ -89,7 +89,9 @@ def test_the_smoothing_noise_is_scaled_and_then_clipped():
     rules = RULES._replace(target_noise=1e6, target_noise_clip=0.25)
     data, start = batch(), learner()
     noise = jnp.where(jax.random.bernoulli(jax.random.key(0), shape=(8, ACT)), 1.0, -1.0)
-    _, loss = critic_step(rules, start.critic, start.target_policy, jnp.float32(0.9), data, noise)
+    _, loss = jax.jit(critic_step, static_argnums=0)(
+        rules, start.critic, start.target_policy, jnp.float32(0.9), data, noise
+    )
     target = smoothed_target(start.critic.critic.target, start.target_policy, data, 0.25 * noise, jnp.float32(0.9))
     q = both_q(start.critic.critic.online, np.asarray(data.observation), np.asarray(data.action))
     assert float(loss) == pytest.approx(float(((q - np.asarray(target)) ** 2).mean(1).sum()), rel=1e-4)
@@ -99,11 +101,12 @@ def slope(loss, tree, leaf, index, step=1e-2):
     """The finite difference of a loss along one parameter."""
     leaves, structure = jax.tree.flatten(tree)
 
+    @jax.jit
     def at(shift):
         moved = [part.at[index].add(shift) if number == leaf else part for number, part in enumerate(leaves)]
-        return float(loss(jax.tree.unflatten(structure, moved)))
+        return loss(jax.tree.unflatten(structure, moved))
 
-    return (at(step) - at(-step)) / (2 * step)
+    return (float(at(step)) - float(at(-step))) / (2 * step)
 
 
 @pytest.mark.parametrize("index", [(0, 1, 2), (1, 2, 5), (1, 0, 7)])
@@ -111,7 +114,7 @@ def test_the_critics_gradient_by_finite_differences(index):
     data, start = batch(size=64), learner()
     target = smoothed_target(start.critic.critic.target, start.target_policy, data, jnp.zeros((64, ACT)), 0.9)
     online = start.critic.critic.online
-    gradient = jax.grad(q_loss)(online, target, data)
+    gradient = jax.jit(jax.grad(q_loss))(online, target, data)
     assert float(jax.tree.leaves(gradient)[0][index]) == pytest.approx(
         slope(lambda q: q_loss(q, target, data), online, 0, index), rel=0.05, abs=2e-3
     )
@@ -121,11 +124,18 @@ def test_the_actor_climbs_the_first_q_alone():
     data, pi, q = batch(size=64), policy(), critic().online
     expected = -both_q(q, np.asarray(data.observation), np.tanh(forward(pi.network, np.asarray(data.observation))))[0]
     assert float(deterministic_actor_loss(pi, q, data.observation)) == pytest.approx(expected.mean(), rel=1e-4)
-    gradient = jax.grad(deterministic_actor_loss)(pi, q, data.observation)
+    gradient = jax.jit(jax.grad(deterministic_actor_loss))(pi, q, data.observation)
     index = (1, 3)
     assert float(jax.tree.leaves(gradient)[0][index]) == pytest.approx(
         slope(lambda actor: deterministic_actor_loss(actor, q, data.observation), pi, 0, index), rel=0.05, abs=1e-3
     )
+
+
+@jax.jit
+def drawn_batch(contents, key):
+    """The first batch of a loop with this key, and its noise."""
+    drawn = draw(8, contents, jax.random.fold_in(key, 0))
+    return gather(contents, drawn.positions), drawn.noise
 
 
 def run(learners, start, stop, *, rules=RULES, discounts=(0.99,), seed=5):
@@ -185,19 +195,22 @@ def test_without_delay_smoothing_and_with_one_q_it_is_ddpg():
     q = TwinQ(over_members(lambda key: BranchedQ.init(key, OBS, ACT, branch=6, joint=7), jax.random.key(0), 1))
     start = Learner.begin(rules, policy(), TwinCritic(q, q))
     after, _ = run(stack([start]), 0, 1, rules=rules)
-    drawn = draw(8, filled(), jax.random.fold_in(jax.random.split(jax.random.key(5), 1)[0], 0))
-    data = gather(filled(), drawn.positions)
+    data, _ = drawn_batch(filled(), jax.random.split(jax.random.key(5), 1)[0])
 
     def loss(online):
         action = policy().mode(data.next_observation)
         target = data.reward + 0.99 * ~data.terminal * q(data.next_observation, action)[0]
         return ((online(data.observation, data.action)[0] - target) ** 2).mean()
 
-    gradient = jax.grad(loss)(q)
+    gradient = jax.jit(jax.grad(loss))(q)
     assert float(optax.global_norm(gradient)) > 0.01, "it has to be clipped"
     optimiser = optax.chain(optax.clip_by_global_norm(0.01), optax.adam(2e-3))
-    change, _ = optimiser.update(gradient, optimiser.init(q))
-    expected = optax.apply_updates(q, change)
+
+    @jax.jit
+    def updated(q, gradient):
+        return optax.apply_updates(q, optimiser.update(gradient, optimiser.init(q))[0])
+
+    expected = updated(q, gradient)
     assert_same_trees(jax.tree.map(lambda leaf: leaf[0], after.critic.critic.online), expected, rtol=1e-3, atol=1e-5)
 
 
@@ -205,9 +218,10 @@ def test_a_critic_alone_and_an_actor_alone_are_the_same_steps():
     """CEM-TD3's loops: the critic's target uses the actor itself, and follows with every update."""
     start, contents, key = learner(), filled(), jax.random.key(3)
     after, _ = critic_updates(RULES, start.critic, start.actor.policy, 0.9, contents, key, 0, 1)
-    drawn = draw(8, contents, jax.random.fold_in(key, 0))
-    data, noise = gather(contents, drawn.positions), drawn.noise
-    expected, _ = critic_step(RULES, start.critic, start.actor.policy, jnp.float32(0.9), data, noise)
+    data, noise = drawn_batch(contents, key)
+    expected, _ = jax.jit(critic_step, static_argnums=0)(
+        RULES, start.critic, start.actor.policy, jnp.float32(0.9), data, noise
+    )
     assert_same_trees(after.critic.online, expected.critic.online)
     old, online = start.critic.critic.target, expected.critic.online
     assert_same_trees(after.critic.target, jax.tree.map(lambda slow, fast: 0.9 * slow + 0.1 * fast, old, online))
@@ -232,8 +246,8 @@ def test_the_loops_compile_once_whatever_the_counts():
 def test_a_network_is_the_same_in_numpy_and_in_jax(style):
     network = MLP.init(jax.random.key(0), (4, 9, 7, 2), style)
     x = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
-    np.testing.assert_allclose(to_numpy(network)(x), network(jnp.asarray(x)), rtol=1e-5, atol=1e-6)
-    gradient = jax.grad(lambda net: net(1000 * jnp.asarray(x)).sum())(network)
+    np.testing.assert_allclose(to_numpy(network)(x), jax.jit(MLP.__call__)(network, x), rtol=1e-5, atol=1e-6)
+    gradient = jax.jit(jax.grad(lambda net: net(1000 * jnp.asarray(x)).sum()))(network)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 
 

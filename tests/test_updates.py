@@ -44,8 +44,9 @@ def test_wide_networks_are_the_same_networks(style):
     def loss(q, action):
         return (q(observation, action).min(0) ** 2).sum()
 
-    of_q, of_action = jax.grad(loss, (0, 1))(q, action)
-    of_wide, of_wide_action = jax.grad(loss, (0, 1))(wide, action)
+    gradient = jax.jit(jax.grad(loss, (0, 1)))
+    of_q, of_action = gradient(q, action)
+    of_wide, of_wide_action = gradient(wide, action)
     assert_close(of_wide.as_twin(), of_q, rtol=1e-4, atol=1e-5)
     assert_close(of_wide_action, of_action, rtol=1e-4, atol=1e-5)
 
@@ -132,11 +133,16 @@ def test_the_loop_takes_the_same_steps_as_the_step(kind):
     policy = FlowPolicy.init(KEY, OBS, ACT, hidden=(8,), flows=2, sigma=0.4)
     start = CriticLearner(critic, adam(RULES).init(critic.online))
     after, total = critic_updates(RULES, start, policy, 0.2, contents, KEY, 2, 5)
-    expected, losses = start, 0.0
-    for i in range(2, 5):
+
+    @jax.jit
+    def step(learner, i):
         drawn = draw(16, contents, jax.random.fold_in(KEY, i))
         batch = gather(contents, drawn.positions)
-        expected, loss = critic_step(RULES, expected, policy, jnp.float32(0.2), batch, drawn.noise)
+        return critic_step(RULES, learner, policy, jnp.float32(0.2), batch, drawn.noise)
+
+    expected, losses = start, 0.0
+    for i in range(2, 5):
+        expected, loss = step(expected, i)
         losses += float(loss)
     assert float(total) == pytest.approx(losses, rel=1e-4)
     assert_close(after.critic, expected.critic, rtol=1e-3, atol=1e-4)

@@ -13,7 +13,7 @@ import imageio.v3
 import numpy as np
 import pytest
 from run_folders import row, run_folder
-from test_cli import SMALL
+from test_cli import HERE
 
 from arac.watch.server import Server
 
@@ -82,7 +82,7 @@ def trained(tmp_path_factory, chromium):
     """A run of six evaluations, which the browser has watched; with what it saw."""
     run, saw = tmp_path_factory.mktemp("watched") / "run", {}
     words = ["train", "InvertedPendulum-v5", "--steps", "600", "--run-dir", str(run), "--checkpoint-interval", "100"]
-    process = subprocess.Popen([sys.executable, "-m", "arac", *words, *SMALL], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-m", "arac", *words, *HERE], stdout=subprocess.DEVNULL)
     try:
         wait_for_rows(process, run, 1)
         process.send_signal(signal.SIGSTOP)  # so that the page is there before the run goes on, however slow it is

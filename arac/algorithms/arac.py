@@ -17,7 +17,7 @@ from arac.envs import EnvSpec
 from arac.losses import Felt
 from arac.policies import FlowPolicy, Policy
 from arac.policies.custom import CustomPolicy, Own
-from arac.population import over_members, put, take
+from arac.population import over_members, take
 from arac.rollout.episode import Acting
 from arac.updates import (
     ActorLearner,
