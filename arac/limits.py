@@ -9,8 +9,9 @@ from arac.errors import UserError
 # The smallest value of each number, and of those with a largest one, that.
 AT_LEAST = {
     "population_size": 1, "elites": 1, "archive_capacity": 1, "archive_sample": 1, "actor_coefficient": 0,
-    "ar_coefficient": 0, "ar_target": 0, "noise_hold": 1, "flows": 0, "eval_episodes": 1, "eval_interval": 0, "checkpoint_interval": 1,
-    "warmup_steps": 0, "workers": 0, "batch_size": 1, "replay_capacity": 1, "hidden_size": 1, "temperature": 0,
+    "ar_coefficient": 0, "ar_target": 1e-6, "noise_hold": 1, "flows": 0, "eval_episodes": 1, "eval_interval": 0,
+    "checkpoint_interval": 1, "warmup_steps": 0,
+    "workers": 0, "batch_size": 1, "replay_capacity": 1, "hidden_size": 1, "temperature": 0,
     "discount": 0, "tau": 0, "learning_rate": 0, "kl_clip": 0, "sigma": 1e-6,
     "episode_timeout": 0.1, "target_noise": 0, "target_noise_clip": 0, "policy_delay": 1, "exploration_noise": 0,
     "parents": 1, "gradient_actors": 0, "initial_variance": 0, "damping": 0, "final_damping": 0, "damping_decay": 0,
@@ -20,7 +21,8 @@ AT_LEAST = {
     "gradient_clip": 1e-6, "learner_rollouts": 1, "migration_interval": 1, "ucb_coefficient": 0, "value_step": 0,
 }  # fmt: skip
 AT_MOST = {
-    "discount": 1, "tau": 1, "noise_hold": 10_000, "flows": 1000, "workers": 1000, "population_size": 10_000, "archive_capacity": 1_000_000,
+    "noise_hold": 10_000,
+    "discount": 1, "tau": 1, "flows": 1000, "workers": 1000, "population_size": 10_000, "archive_capacity": 1_000_000,
     "archive_sample": 10_000, "episode_timeout": 1e7, "damping_decay": 1, "elite_fraction": 1,
     "crossover_probability": 1, "mutation_probability": 1, "mutation_fraction": 1, "super_mutation_probability": 1,
     "reset_probability": 1, "value_step": 1, "tournament_size": 10_000, "learner_rollouts": 10_000, "trials": 10_000,

@@ -54,10 +54,10 @@ def test_the_products_alone_run():
 @pytest.mark.slow
 def test_an_operation_belongs_to_the_function_that_it_comes_from():
     cases = {case.name: case for case in cases_of("Hopper")}
-    parts = parts_of(cases["2 elites with AR"].text())
+    parts = parts_of(cases["5 actors with AR"].text())
     assert set(parts.values()) == set(NAMES)
     products = [name for name, part in parts.items() if part == "products"]
-    assert len(products) >= len(set(cases["2 elites with AR"].products))
+    assert len(products) >= len(set(cases["5 actors with AR"].products))
     without = parts_of(cases["critic"].text())
     assert len(without) < len(parts)
     flows = [sum(part == "flows" for part in of.values()) for of in (parts, without)]

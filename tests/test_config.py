@@ -112,6 +112,8 @@ def test_a_setting_of_another_system_is_refused():
         ("archive_sample", 0),
         ("actor_coefficient", -0.5),
         ("ar_coefficient", -1),
+        ("ar_target", 0),
+        ("noise_hold", 0),
         ("flows", -1),
         ("eval_episodes", 0),
         ("eval_interval", -1),
@@ -169,10 +171,13 @@ def test_a_value_that_is_not_allowed_is_refused_in_one_line_with_field_and_value
         ("discount", [0, 1, 0.99]),
         ("flows", [0, 5]),
         ("store_evaluation", [True, False]),
-        ("ar_base", ["shared", "own", "gaussian"]),
+        ("ar_base", ["whole", "shared", "own", "gaussian"]),
+        ("ar_divergence", ["bounded", "kl"]),
+        ("ar_from", ["archive", "members", "both"]),
         ("critic", ["value", "twin"]),
         ("eval_interval", [0]),
-        ("ar_coefficient", [0]),
+        ("ar_coefficient", [0, 0.5, "auto"]),
+        ("noise_hold", [1, 64]),
     ],
 )
 def test_what_is_allowed_is_kept_as_given(field, values):
@@ -224,7 +229,8 @@ def test_every_field_has_a_line_of_help(kind):
 
 def test_every_number_has_bounds():
     named = {field.name for kind in KINDS for field in dataclasses.fields(kind)}
-    without = {"critic", "strategy", "ar_base", "store_evaluation", "discounts", "rollouts"}  # words, switches, a list
+    words = {"critic", "strategy", "ar_base", "ar_divergence", "ar_from", "rollouts"}
+    without = {*words, "store_evaluation", "discounts"}  # a switch, a list
     assert set(limits.AT_LEAST) == named - without
 
 

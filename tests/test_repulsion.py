@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from arac.cli import main
+from arac.config import ARACConfig
 from arac.errors import UserError
 from arac.experiments import repulsion
 from arac.experiments.catalogue import EXPERIMENTS
@@ -51,13 +52,26 @@ def train(jobs, parent):
     return parent
 
 
-def test_the_runs_differ_in_lambda_and_clip_alone():
+def test_the_runs_differ_in_attraction_and_repulsion_alone():
     jobs = repulsion.plan(SIZE)
-    assert [(job.settings["ar_coefficient"], job.settings.get("kl_clip")) for job in jobs] == [
-        (0, None), (1, None), (1, "none"), (10, None)
+    assert [job.settings.keys() - SIZE.settings.keys() for job in jobs] == [
+        {"ar_coefficient"}, set(), set(ARACConfig.letter)
     ]  # fmt: skip
+    assert jobs[0].settings["ar_coefficient"] == 0
     assert len({job.name for job in jobs}) == len(jobs)
     assert all(job.settings.items() >= SIZE.settings.items() for job in jobs)
+
+
+def test_a_course_leaves_out_the_warm_up_and_knows_when_it_has_settled(tmp_path):
+    rows = [
+        {"env_steps": 100 * n, "diversity": {"mean_kl": 10.0 / n}, "entropy": n / 2, "champion_return": n}
+        for n in range(1, 11)
+    ]
+    (tmp_path / "evaluations.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    course = repulsion.course_of(tmp_path, warmup=200)
+    assert course.steps.tolist() == list(range(300, 1001, 100))
+    assert course.settled.tolist() == [False, *[True] * 7]
+    assert course.kl[course.settled].min() == pytest.approx(1.0)
 
 
 @pytest.mark.slow
@@ -74,6 +88,8 @@ def test_table_numbers_and_picture(tmp_path, monkeypatch):
         assert kl.shape == (5, 5)
         assert run["mean_kl"] == pytest.approx(kl[~np.eye(5, dtype=bool)].mean())
         assert f"| {run['env']} | {run['variant']} | {run['mean_kl']:.2f} ({run['mean_kl']:.2f}) |" in table
+        assert run["from_archived"] > 0, "with lambda 0, too"
+    assert (tmp_path / "out" / "repulsion-over-time.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_variants_are_compared_in_the_same_states_with_the_same_noise(tmp_path):

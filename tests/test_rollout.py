@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import Constant
-from scipy.stats import kstest, pearsonr
+from scipy.stats import chisquare, kstest, pearsonr
 
 from arac import envs
 from arac.errors import EnvironmentFailure, Interrupted, UserError
@@ -430,20 +430,49 @@ def population_of(size):
 @pytest.mark.parametrize("acting", ["random", "explore", "drift"])
 def test_exploration_is_one_recorded_episode_per_member(acting):
     pool, population = Recorder(), population_of(3)
-    assert Rollouts(pool, 5, Progress()).explore(population, 7, acting) == [0, 1, 2]
-    assert [a_task[1:] for a_task in pool.tasks] == [(acting, 5, "explore", (m, 7, 0), True, None) for m in range(3)]
+    assert Rollouts(pool, 5, Progress()).explore(population, 7, acting, noise_hold=9) == [0, 1, 2]
+    expected = [(acting, 5, "explore", (member, 7, 0), True, None, 9) for member in range(3)]
+    assert [a_task[1:] for a_task in pool.tasks] == expected
     assert pool.phase == ("collect", 3)
     for member, a_task in enumerate(pool.tasks):
         jax.tree.map(np.testing.assert_array_equal, a_task.policy, take(population, member))
         assert all(type(leaf) is np.ndarray for leaf in jax.tree.leaves(a_task.policy))
 
 
-def test_evaluation_is_without_noise_and_grouped_by_member():
+def test_evaluation_is_without_noise_grouped_by_member_and_from_common_start_states():
     pool = Recorder()
-    assert Rollouts(pool, 5, Progress()).evaluate(population_of(2), 7, 3) == [[0, 1, 2], [3, 4, 5]]
+    rollouts = Rollouts(pool, 5, Progress())
+    assert rollouts.evaluate(population_of(2), 7, 3) == [[0, 1, 2], [3, 4, 5]]
+    starts = [a_task.reset_seed for a_task in pool.tasks]
+    assert starts[:3] == starts[3:], "all members play the same episodes"
+    assert len(set(starts)) == 3
     assert [a_task[1:] for a_task in pool.tasks] == [
-        ("mode", 5, "evaluate", (member, 7, number), False, None) for member in range(2) for number in range(3)
+        ("mode", 5, "evaluate", (member, 7, number), False, starts[number], 1)
+        for member in range(2)
+        for number in range(3)
     ]
+    rollouts.evaluate(population_of(2), 8, 3)
+    assert not set(starts) & {a_task.reset_seed for a_task in pool.tasks}, "other episodes at the next evaluation"
+
+
+@pytest.mark.parametrize("acting", ["random", "explore", "drift"])
+def test_held_noise_lasts_for_a_cut_off_zeta_number_of_steps(acting):
+    held = episode.run(*probe(length=4000), task(Constant(0.0, 0.0), acting)._replace(noise_hold=8)).actions
+    changes = np.flatnonzero((np.diff(held, axis=0) != 0).any(1)) + 1
+    lengths = np.diff([0, *changes])  # without the last, which the end of the episode cuts
+    assert lengths.max() == 8
+    probabilities = np.arange(1, 2_000_000.0) ** -1.5
+    probabilities /= probabilities.sum()
+    expected = np.array([*probabilities[:7], probabilities[7:].sum()]) * len(lengths)
+    assert chisquare(np.bincount(lengths, minlength=9)[1:], expected).pvalue > 1e-3
+
+
+def test_an_evaluation_holds_no_noise():
+    one, other = (
+        episode.run(*probe(length=20), task(Constant(0.3, 0.1), "mode")._replace(noise_hold=hold)).actions
+        for hold in (1, 8)
+    )
+    np.testing.assert_array_equal(one, other)
 
 
 def test_an_environment_that_only_the_parent_registered_is_known_to_the_workers():

@@ -164,7 +164,7 @@ def update_actors(
     state = replace(state, actors=actors)
     if forces is None:
         return state, losses, None
-    if measured.archived is not None:
+    if felt is not None:
         used = np.asarray(felt.weights) != 0
         losses["archive_kl"] = float((measured.archived.kl * used).sum() / max(used.sum(), 1))
     log_coefficient = np.asarray(forces.log_coefficient)
@@ -212,7 +212,8 @@ def repels_members(config: ARACConfig) -> bool:
 
 def first_log_coefficient(config: ARACConfig) -> float:
     """Return log lambda at the start; any number where lambda is 0 and nothing is felt."""
-    return 0.0 if config.ar_coefficient in ("auto", 0) else math.log(config.ar_coefficient)
+    fixed = config.ar_coefficient
+    return math.log(fixed) if isinstance(fixed, int | float) and fixed > 0 else 0.0
 
 
 def rules(config: ARACConfig, action_size: int) -> Rules:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from arac import envs, updates
 from arac.bench.machine import by_turns, filled_replay
@@ -19,15 +18,16 @@ from arac.bench.products import Product, products_loop, products_of
 from arac.compiling import compiled
 from arac.critics import init_critic, widened
 from arac.envs.tasks import full_name
-from arac.losses import Archived
+from arac.losses import Felt
 from arac.policies import FlowPolicy
 from arac.population import over_members, take
 from arac.presets import paper_table
 from arac.replay import Contents, gather
-from arac.updates import ActorLearner, CriticLearner, Rules
+from arac.updates import ActorLearner, CriticLearner, Forces, Rules
 
 MEMBERS, ELITES, ARCHIVED = 5, 2, 5
-RULES = Rules(discount=0.99, tau=0.005, learning_rate=3e-4, batch_size=256, kl_clip=1.0)
+PAPERS_RULES = Rules(0.99, 0.005, 3e-4, batch_size=256, ar_divergence="kl", ar_base="own")
+RULES = Rules(0.99, 0.005, 3e-4, batch_size=256, ar_base="whole", ar_living=True, ar_target=1.0)
 STORED = 50_000
 
 
@@ -112,33 +112,34 @@ def cases(observation_size: int, action_size: int, flows: int, sigma: float | No
         products_of(lambda: updates.critic_step(RULES, wide, one, jnp.float32(0.2), batch, drawn.noise)),
     )
 
-    def actor_case(name: str, members: int, archived: Archived | None) -> Case:
-        learners = take(actors, np.arange(members))
-        draws = jax.vmap(lambda key: updates.draw(RULES.batch_size, contents, key))(keys[:members])
-        observations = gather(contents, draws.positions).observation
+    draws = jax.vmap(lambda key: updates.draw(RULES.batch_size, contents, key))(keys)
+    observations = jax.vmap(lambda where: gather(contents, where).observation)(draws.positions)
 
+    def actor_case(name: str, rules: Rules, forces: Forces | None) -> Case:
         def one_update() -> Any:
-            return jax.vmap(
-                lambda learner, felt, observation, noise: updates.actor_step(
-                    RULES, learner, wide.critic, jnp.float32(0.2), felt, observation, noise
-                )
-            )(learners, archived, observations, draws.noise)
+            partners = updates.draw_partners(key, MEMBERS)
+            temperature = jnp.float32(0.2)
+            return updates.population_step(
+                rules, actors, wide.critic, temperature, forces, partners, observations, draws.noise
+            )
 
         return Case(
             name,
             updates.actor_updates,
-            (RULES, learners, critic, 0.2, archived, contents, keys[:members]),
-            sampling_loop(contents, keys[:members]),
-            adam_loop(learners.policy, learners.optimiser, stacked=True),
+            (rules, actors, critic, 0.2, forces, contents, keys),
+            sampling_loop(contents, keys),
+            adam_loop(actors.policy, actors.optimiser, stacked=True),
             products_of(one_update),
         )
 
-    felt = Archived(
+    archived = Felt(
         jax.tree.map(lambda leaf: jnp.stack([leaf] * ELITES), population),
         jnp.full((ELITES, ARCHIVED), 0.2),
     )
-    yield actor_case(f"{MEMBERS} actors", MEMBERS, None)
-    yield actor_case(f"{ELITES} elites with AR", ELITES, felt)
+    forces = Forces(jnp.zeros(MEMBERS), jnp.arange(ELITES), archived)
+    yield actor_case(f"{MEMBERS} actors", RULES, None)
+    yield actor_case(f"{MEMBERS} actors with AR", RULES, forces)
+    yield actor_case(f"{MEMBERS} actors, paper's AR", PAPERS_RULES, forces)
 
 
 def sampling_loop(contents: Contents, keys: jax.Array) -> Callable[[int], Any]:

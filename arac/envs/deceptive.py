@@ -10,18 +10,16 @@ PIXELS = 256  # of a picture's side
 _FLOOR, _WALL, _GOAL, _TRAP, _POINT = (245, 245, 240), (70, 70, 80), (130, 200, 130), (250, 200, 130), (200, 40, 40)
 
 Box2 = tuple[float, float, float, float]  # left, bottom, right, top
-# Walls of the maze: at which height, and from where to where.
-_WALLS = ((-0.5, -0.5, 1.0), (0.2, -1.0, 0.5))
 _HALF = 0.005  # of a wall's thickness
 
 
 class PointEnv(gymnasium.Env):
     """A point in the square from -1 to 1; a subclass moves it and pays for where it is."""
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 30}
-    walls: ClassVar[tuple[Box2, ...]] = ()
-    goals: ClassVar[tuple[Box2, ...]] = ()
-    traps: ClassVar[tuple[Box2, ...]] = ()
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012
+    walls: tuple[Box2, ...] = ()
+    goals: tuple[Box2, ...] = ()
+    traps: tuple[Box2, ...] = ()
 
     def __init__(self, render_mode: str | None = None) -> None:
         self.observation_space = Box(-1.0, 1.0, (2,), np.float32)
@@ -39,14 +37,13 @@ class PointEnv(gymnasium.Env):
     def _start(self) -> np.ndarray:
         raise NotImplementedError
 
-    def render(self) -> np.ndarray | None:  # type: ignore[override]
+    def render(self) -> np.ndarray | None:
         if self.render_mode != "rgb_array":
             return None
         picture = np.full((PIXELS, PIXELS, 3), _FLOOR, np.uint8)
         for boxes, colour in ((self.traps, _TRAP), (self.goals, _GOAL), (self.walls, _WALL)):
             for left, bottom, right, top in boxes:
-                columns, rows = _pixels(left, right), _pixels(-top, -bottom)
-                picture[rows, columns] = colour
+                picture[_pixels(-top, -bottom), _pixels(left, right)] = colour
         x, y = (self._position + 1) / 2 * (PIXELS - 1)
         rows, columns = np.ogrid[:PIXELS, :PIXELS]
         picture[(columns - x) ** 2 + (rows - (PIXELS - 1 - y)) ** 2 <= (PIXELS / 40) ** 2] = _POINT
@@ -90,15 +87,20 @@ class PointMaze(PointEnv):
     """A maze of two walls, each with a gap at another end, between the start below and the goal at the top left.
 
     The reward is minus the distance to the goal's centre, as the crow flies, so that it falls on the way through either
-    gap: in front of the first wall a point is at about -220 in an episode, in front of the second at about -127. A way
-    through both is worth about -35, and ends the episode at the goal. The geometry is that of QDax's maze.
+    gap: in front of the first wall a point is at about -260 in an episode, in front of the second at about -127. A way
+    through both is worth about -30, and ends the episode at the goal. The geometry is that of QDax's maze; a wider
+    `gap` makes it easier.
     """
 
     SPEED: ClassVar[float] = 0.1
-    HORIZON: ClassVar[int] = 200
     GOAL: ClassVar[tuple[float, float]] = (-0.5, 0.8)
-    walls = tuple((left, height - _HALF, right, height + _HALF) for height, left, right in _WALLS)
     goals = ((GOAL[0] - 0.05, GOAL[1] - 0.05, GOAL[0] + 0.05, GOAL[1] + 0.05),)
+
+    def __init__(self, gap: float = 0.5, render_mode: str | None = None) -> None:
+        super().__init__(render_mode)
+        # At which height a wall is, and from where to where it goes.
+        self._walls = ((-0.5, -1.0 + gap, 1.0), (0.2, -1.0, 1.0 - gap))
+        self.walls = tuple((left, height - _HALF, right, height + _HALF) for height, left, right in self._walls)
 
     def _start(self) -> np.ndarray:
         return np.array([self.np_random.uniform(-0.1, 0.1), self.np_random.uniform(-1.0, -0.7)])
@@ -108,18 +110,13 @@ class PointMaze(PointEnv):
         self._position = self._stopped(self._position, wanted)
         distance = np.abs(self._position - self.GOAL)
         reached = bool((distance <= 0.05).all())
-        return (
-            self._position.astype(np.float32),
-            -float(np.hypot(*distance)),
-            reached,
-            False,
-            {"is_success": reached},
-        )
+        reward = -float(np.hypot(*distance))
+        return self._position.astype(np.float32), reward, reached, False, {"is_success": reached}
 
     def _stopped(self, before: np.ndarray, wanted: np.ndarray) -> np.ndarray:
         """Return where a step ends: at the first wall in its way, sliding along it."""
         upwards = wanted[1] > before[1]
-        for height, left, right in sorted(_WALLS, reverse=not upwards):
+        for height, left, right in sorted(self._walls, reverse=not upwards):
             face = height - _HALF if upwards else height + _HALF
             if (before[1] <= face < wanted[1]) if upwards else (wanted[1] < face <= before[1]):
                 x = before[0] + (wanted[0] - before[0]) * (face - before[1]) / (wanted[1] - before[1])

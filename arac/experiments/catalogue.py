@@ -53,6 +53,9 @@ EXPERIMENTS = {
         shows_part=True,
     ),
     "deceptive": Experiment(
-        deceptive.plan, deceptive.show, small=Size(seeds=10, steps=15_000), full=Size(seeds=30, steps=15_000)
+        deceptive.plan,
+        deceptive.show,
+        small=Size(seeds=10, steps=15_000, envs=("DeceptivePoint",), algos=("arac", "sac", "sac_nf")),
+        full=Size(seeds=20, steps=30_000, envs=("PointMaze",), algos=tuple(ALGORITHMS)),
     ),
 }

@@ -1,135 +1,247 @@
-"""How often each system finds the optimum of the deceptive task, and where its agents go."""
+"""How often each system gets out of a trap, and where its agents go."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import rich.progress
 
-from arac.envs import deceptive
+from arac.algorithms import find
+from arac.envs import traps
+from arac.envs.deceptive import DeceptivePoint, PointMaze
 from arac.envs.tasks import full_name
+from arac.errors import UserError
 from arac.experiments.outputs import write
 from arac.experiments.planning import Size, planned, slug
 from arac.experiments.playing import play_each
 from arac.plotting import pyplot
+from arac.rollout.episode import Episode
 from arac.runs import versions
 from arac.sweeps.jobs import Job, run_name
 from arac.systems import load
 
-ENV = "DeceptivePoint"
-# Small networks and a higher learning rate: seconds per run. The same for all, as far as a system has the setting.
+Box = tuple[float, float, float, float]  # left, bottom, right, top
+
+
+@dataclass(frozen=True)
+class Trap:
+    """A task with a trap: what counts as success, and what it looks like from above."""
+
+    success: str  # in words
+    succeeded: Callable[[Episode], bool]
+    bounds: Box
+    walls: tuple[Box, ...] = ()
+    goals: tuple[Box, ...] = ()
+
+
+def _from_above(boxes: tuple[Any, ...]) -> tuple[Box, ...]:
+    return tuple((x - dx, y - dy, x + dx, y + dy) for (x, y, _), (dx, dy, _) in boxes)
+
+
+TRAPS = {
+    "DeceptivePoint": Trap(
+        "the agent ends in the far field",
+        lambda episode: bool(episode.observations[-1, 0] < DeceptivePoint.FAR),
+        (-1, -1, 1, 1),
+        goals=DeceptivePoint.goals,
+    ),
+    "PointMaze": Trap(
+        "the agent reaches the goal", lambda episode: episode.terminated, (-1, -1, 1, 1), goals=PointMaze.goals
+    ),
+    "DeceptiveWall": Trap(
+        f"the ball ends beyond the cup (x > {traps.WALL_PASSED:g})",
+        lambda episode: bool(episode.observations[-1, 0] > traps.WALL_PASSED),
+        (-5, -12, 30, 12),
+        walls=_from_above(traps.WALL_BOXES),
+        goals=((24, -1, 26, 1),),
+    ),
+    "AntTrap": Trap(
+        f"the ant ends beyond the cup (x > {traps.ANT_PASSED:g})",
+        lambda episode: bool(episode.observations[-1, 0] > traps.ANT_PASSED),
+        (-5, -10, 20, 10),
+        walls=_from_above(traps.ANT_BOXES),
+    ),
+}
+# Small networks and a higher learning rate: a minute per run. The same for all, as far as a system has the setting.
 SETTINGS: dict[str, Any] = {
     "hidden_size": 64, "batch_size": 128, "learning_rate": 1e-3, "warmup_steps": 1000, "eval_interval": 1000,
-    "eval_episodes": 2, "replay_capacity": 100_000,
+    "eval_episodes": 2, "replay_capacity": 100_000, "temperature": 0.05, "actor_coefficient": 2.0, "noise_hold": 64,
 }  # fmt: skip
 SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {
-    "ARAC, lambda 1": ("arac", {"temperature": 0.05, "actor_coefficient": 2.0, "ar_coefficient": 1.0}),
-    "ARAC, lambda 0": ("arac", {"temperature": 0.05, "actor_coefficient": 2.0, "ar_coefficient": 0.0}),
-    "SAC-NF": ("sac_nf", {"temperature": 0.05}),
-    "SAC": ("sac", {}),
+    "ARAC": ("arac", {}),
+    "ARAC, lambda 0": ("arac", {"ar_coefficient": 0.0}),
+    "SAC": ("sac", {"temperature": "auto"}),
+    "SAC-NF": ("sac_nf", {}),
+    "TD3": ("td3", {}),
+    "ERL": ("erl", {}),
+    "CEM-TD3": ("cem_td3", {}),
+    "CERL": ("cerl", {}),
 }
-# More than the trap can pay in a whole episode: who has that was on the other side.
-FOUND = deceptive.NEAR_REWARD * deceptive.HORIZON
 FRESH_EPISODES = 10
+CELLS = 20  # along either side of the grid in which end points are counted
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What became of one run."""
 
+    env: str
     system: str
     seed: int
-    score: float  # of the champion, over fresh episodes
+    score: float  # the champion's mean return over fresh episodes
+    success: float  # the share of these episodes in which it succeeded
     paths: list[np.ndarray]  # of every agent at the end, without noise: positions over an episode
     champion: int
 
     @property
     def found(self) -> bool:
-        return self.score > FOUND
+        return self.success > 0.5
+
+    @property
+    def coverage(self) -> int:
+        """The number of cells of a grid over the room in which the agents end."""
+        left, bottom, right, top = TRAPS[self.env].bounds
+        ends = np.array([path[-1] for path in self.paths])
+        cells = np.floor((ends - (left, bottom)) / (right - left, top - bottom) * CELLS).clip(0, CELLS - 1)
+        return len(np.unique(cells, axis=0))
+
+
+def systems(size: Size) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Return the systems of the chosen algorithms, with the settings of each."""
+    chosen = {}
+    for name, (algorithm, settings) in SYSTEMS.items():
+        if algorithm in size.algos:
+            known = {field.name for field in dataclasses.fields(find(algorithm).config)}
+            chosen[name] = algorithm, {**{n: v for n, v in SETTINGS.items() if n in known}, **settings}
+    return chosen
 
 
 def plan(size: Size) -> list[Job]:
-    """Every system with every seed."""
+    """Return a job for every system on every task with every seed.
+
+    Raises:
+        UserError: if a task has no trap.
+    """
+    for env in size.envs:
+        if env not in TRAPS:
+            raise UserError(f"{env} is no task with a trap; choose among {', '.join(TRAPS)}.")
+    for algorithm in size.algos:
+        find(algorithm)
     return [
-        planned(replace(size, settings=SETTINGS), algorithm, ENV, seed, slug(system), settings)
+        planned(size, algorithm, env, seed, slug(system), settings)
         for seed in range(size.seeds)
-        for system, (algorithm, settings) in SYSTEMS.items()
+        for env in size.envs
+        for system, (algorithm, settings) in systems(size).items()
     ]
 
 
 def show(size: Size, parent: Path, out: Path) -> str:
-    """Writes table, numbers and picture of finished runs into `out`; the table."""
-    assert size.steps is not None
-    systems = [(system, seed) for seed in range(size.seeds) for system in SYSTEMS]
+    """Write table, numbers and pictures of finished runs into `out`, and return the table."""
+    kinds = [(env, system, seed) for env in size.envs for seed in range(size.seeds) for system in systems(size)]
     outcomes = [
-        outcome(system, seed, parent / run_name(ENV, slug(system), seed))
-        for system, seed in rich.progress.track(systems, "measuring", transient=True)
+        outcome(env, system, seed, parent / run_name(env, slug(system), seed))
+        for env, system, seed in rich.progress.track(kinds, "measuring", transient=True)
     ]
-    table = as_table(outcomes, size.steps)
-    write(out, "deceptive", table, as_numbers(outcomes, size.steps))
-    draw(outcomes, out / "deceptive.png")
+    table = as_table(outcomes, size)
+    write(out, "deceptive", table, as_numbers(outcomes, size))
+    for env in size.envs:
+        draw([outcome for outcome in outcomes if outcome.env == env], out / f"{env}.png")
     return table
 
 
-def outcome(system: str, seed: int, folder: Path) -> Outcome:
+def outcome(env: str, system: str, seed: int, folder: Path) -> Outcome:
     agent = load(folder)
+    episodes = play_each(agent, FRESH_EPISODES)
+    champion = agent.state.champion
+    of_champion = episodes[champion]
     return Outcome(
+        env=env,
         system=system,
         seed=seed,
-        score=agent.evaluate(FRESH_EPISODES).mean,
-        paths=[episode.observations for episode in play_each(agent)],
-        champion=agent.state.champion,
+        score=float(np.mean([episode.total for episode in of_champion])),
+        success=float(np.mean([TRAPS[env].succeeded(episode) for episode in of_champion])),
+        paths=[first.observations[:, :2] for first, *_ in episodes],
+        champion=champion,
     )
 
 
-def as_table(outcomes: Sequence[Outcome], steps: int) -> str:
+def as_table(outcomes: Sequence[Outcome], size: Size) -> str:
     from scipy.stats import binomtest
 
     lines = [
-        "| system | optimum found | 95 % interval | champion's return, mean over seeds |",
-        "| --- | --- | --- | --- |",
+        "| task | system | successful seeds | 95 % interval | champion's return, mean over seeds | agents end in |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
-    for system in SYSTEMS:
-        ours = [outcome for outcome in outcomes if outcome.system == system]
-        found = sum(outcome.found for outcome in ours)
-        low, high = binomtest(found, len(ours)).proportion_ci(method="wilson")
-        mean = np.mean([outcome.score for outcome in ours])
-        lines.append(f"| {system} | {found} of {len(ours)} | {low:.0%} to {high:.0%} | {mean:.1f} |")
-    best = deceptive.HORIZON * deceptive.FAR_REWARD
+    for env in dict.fromkeys(outcome.env for outcome in outcomes):
+        for system in dict.fromkeys(outcome.system for outcome in outcomes):
+            ours = [outcome for outcome in outcomes if (outcome.env, outcome.system) == (env, system)]
+            found = sum(outcome.found for outcome in ours)
+            low, high = binomtest(found, len(ours)).proportion_ci(method="wilson")
+            mean = np.mean([outcome.score for outcome in ours])
+            cells = np.mean([outcome.coverage for outcome in ours])
+            members = len(ours[0].paths)
+            lines.append(
+                f"| {env} | {system} | {found} of {len(ours)} | {low:.0%} to {high:.0%} | {mean:.1f} | "
+                f"{cells:.1f} cells ({members} agents) |"
+            )
     lines += [
         "",
-        f"{full_name(ENV)}, {steps:,} environment steps each. Found: the champion's mean return over {FRESH_EPISODES} "
-        f"fresh episodes is above {FOUND:g}, the most that the trap can pay; no policy can have more than {best:g}.",
+        f"{size.steps:,} environment steps each. A seed is successful if its champion succeeds in more than half of "
+        f"{FRESH_EPISODES} fresh episodes without noise. Intervals: Wilson. Cells: of a grid of {CELLS} by {CELLS} "
+        "over the room, mean over seeds.",
+        *(f"{env}: {TRAPS[env].success}." for env in dict.fromkeys(outcome.env for outcome in outcomes)),
     ]
     return "\n".join(lines) + "\n"
 
 
-def as_numbers(outcomes: Sequence[Outcome], steps: int) -> dict[str, Any]:
-    runs = [{"system": o.system, "seed": o.seed, "found": o.found, "score": o.score} for o in outcomes]
-    return {"steps": steps, "settings": SETTINGS, "systems": SYSTEMS, "runs": runs, "versions": versions()}
+def as_numbers(outcomes: Sequence[Outcome], size: Size) -> dict[str, Any]:
+    runs = [
+        {
+            "env": o.env, "system": o.system, "seed": o.seed, "found": o.found, "success": o.success, "score": o.score,
+            "coverage": o.coverage,
+        }
+        for o in outcomes
+    ]  # fmt: skip
+    return {"steps": size.steps, "systems": systems(size), "runs": runs, "versions": versions()}
 
 
 def draw(outcomes: Sequence[Outcome], path: Path) -> None:
-    """Where every agent of every run walks at the end of training: one panel per system."""
+    """Draw where every agent of every run goes at the end of training: one panel per system."""
     plt = pyplot()
-    figure, panels = plt.subplots(1, len(SYSTEMS), figsize=(3.2 * len(SYSTEMS), 4.2), layout="constrained", sharey=True)
-    for axes, system in zip(panels, SYSTEMS, strict=True):
+    env = outcomes[0].env
+    trap, names = TRAPS[env], list(dict.fromkeys(outcome.system for outcome in outcomes))
+    left, bottom, right, top = trap.bounds
+    columns = min(len(names), 4)
+    rows = -(-len(names) // columns)
+    height = 3.0 * (top - bottom) / (right - left)
+    figure, panels = plt.subplots(
+        rows, columns, figsize=(3.2 * columns, (height + 0.5) * rows + 0.4), layout="constrained", squeeze=False
+    )
+    for axes in panels.flat[len(names) :]:
+        axes.remove()
+    for axes, system in zip(panels.flat, names, strict=False):
         ours = [outcome for outcome in outcomes if outcome.system == system]
-        axes.axvspan(-1, deceptive.FAR, color="tab:green", alpha=0.25, linewidth=0)
-        axes.axvspan(deceptive.NEAR, 1, color="tab:orange", alpha=0.25, linewidth=0)
+        for boxes, colour, alpha in ((trap.goals, "tab:green", 0.3), (walls_of(env), "black", 0.8)):
+            for x0, y0, x1, y1 in boxes:
+                axes.add_patch(plt.Rectangle((x0, y0), x1 - x0, y1 - y0, color=colour, alpha=alpha, linewidth=1))
         for outcome in ours:
             colour = "tab:green" if outcome.found else "tab:red"
             for member, positions in enumerate(outcome.paths):
                 first = member == outcome.champion
-                axes.plot(*positions.T, color=colour, linewidth=1.6 if first else 0.6, alpha=0.9 if first else 0.5)
+                axes.plot(*positions.T, color=colour, linewidth=1.4 if first else 0.5, alpha=0.9 if first else 0.4)
                 axes.plot(*positions[-1], marker="o", color=colour, markersize=4 if first else 2)
-        axes.plot(0, 0, marker="+", color="black", markersize=9)
         found = sum(outcome.found for outcome in ours)
-        axes.set(xlim=(-1, 1), ylim=(-1, 1), aspect="equal", title=f"{system}: {found} of {len(ours)}")
-        axes.set_xticks([-1, deceptive.FAR, 0, deceptive.NEAR, 1], ["", "far\npays 1", "start", "near\npays 0.2", ""])
-        axes.set_yticks([])
-    figure.suptitle("Where the agents go after training; thick: the champion of a seed, green: it found the optimum")
+        axes.set(xlim=(left, right), ylim=(bottom, top), aspect="equal", xticks=(), yticks=())
+        axes.set_title(f"{system}: {found} of {len(ours)}", fontsize="medium")
+    figure.suptitle(f"{full_name(env)}: where agents go; thick: the champion of a seed, green: it succeeds")
     figure.savefig(path, dpi=130)
     plt.close(figure)
+
+
+def walls_of(env: str) -> tuple[Box, ...]:
+    made = gymnasium.make(full_name(env)).unwrapped
+    return TRAPS[env].walls or getattr(made, "walls", ())

@@ -37,4 +37,4 @@ def planned(
 
 def slug(system: str) -> str:
     """A system's name as part of a folder's."""
-    return system.lower().replace(", ", "-").replace(" ", "")
+    return system.lower().replace(", ", "-").replace(" ", "").replace("'", "")

@@ -7,8 +7,8 @@ from arac.rollout.local import LocalPool
 from arac.rollout.rollouts import Rollouts
 
 
-def play_each(agent: Agent) -> list[Episode]:
-    """One fresh episode of every member, without noise."""
+def play_each(agent: Agent, episodes: int = 1) -> list[list[Episode]]:
+    """Play fresh episodes of every member, without noise."""
     with LocalPool(agent.env, 0, None) as pool:
         rollouts = Rollouts(pool, agent.description.seed, Progress())
-        return [episode for [episode] in rollouts.evaluate(agent.state.population, 0, 1, record=True, stream="fresh")]
+        return rollouts.evaluate(agent.state.population, 0, episodes, record=True, stream="fresh")

@@ -19,23 +19,29 @@ from jaxtyping import Float
 
 from arac import streams
 from arac.agent import Agent
+from arac.config import ARACConfig
 from arac.diversity import mean_kl, pairwise_kl
 from arac.errors import UserError
 from arac.experiments.outputs import write
 from arac.experiments.planning import Size, planned, slug
 from arac.experiments.playing import play_each
+from arac.experiments.statistics import bootstrapped, probability_of_improvement
+from arac.losses import sampled_kl
 from arac.metrics import read_evaluations
 from arac.plotting import pyplot
+from arac.population import take
 from arac.runs import versions
 from arac.sweeps.jobs import Job, run_name
 from arac.systems import load
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "lambda 0": {"ar_coefficient": 0.0},
-    "lambda 1": {"ar_coefficient": 1.0},
-    "lambda 1, no clip": {"ar_coefficient": 1.0, "kl_clip": "none"},  # to the paper's letter
-    "lambda 10": {"ar_coefficient": 10.0},
+    "default": {},
+    "paper's letter": ARACConfig.letter,
 }
+BASELINE = "lambda 0"
+SETTLED = 0.3  # of a run's steps, after which members should be and stay apart
+APART = 0.15  # nats per action dimension that members should be apart
 ACTIONS = 500  # of each agent in a state, as in the paper's figure
 STATES, DRAWN = 32, 2  # neighbours are counted in the first number of states; the paper draws the second
 # So that a first look takes minutes: smaller networks and less of all else. The strategy is that of the paper's figure,
@@ -49,14 +55,34 @@ _LEAST_SHOWN = 0.01  # nats: the dark end of the matrices' colours
 
 
 @dataclass(frozen=True, eq=False)
+class Course:
+    """What was measured at every evaluation after the warm-up."""
+
+    steps: Float[np.ndarray, " evaluation"]
+    kl: Float[np.ndarray, " evaluation"]  # mean over pairs of members
+    entropy: Float[np.ndarray, " evaluation"]
+    returns: Float[np.ndarray, " evaluation"]  # of the champion
+
+    @property
+    def settled(self) -> Any:
+        return self.steps > SETTLED * self.steps[-1]
+
+
+def course_of(folder: Path, warmup: int) -> Course:
+    rows = [row for row in read_evaluations(folder) if row["env_steps"] > warmup]
+    columns = [[row["env_steps"], row["diversity"]["mean_kl"], row["entropy"], row["champion_return"]] for row in rows]
+    return Course(*np.array(columns, float).T)
+
+
+@dataclass(frozen=True, eq=False)
 class Outcome:
     """The population of one run."""
 
     env: str
     variant: str
     seed: int
-    best: float  # the champion's return at the end of training
-    from_archived: float  # KL(elite || archived policy) on the elite's own base, the mean over those drawn last
+    course: Course
+    from_archived: float  # KL(elite || archived policy) of whole policies, the mean over the archive
     kl: Float[np.ndarray, "member member"]  # KL(row || column) over many states
     actions: Float[np.ndarray, "state member sample action"]
 
@@ -65,6 +91,16 @@ class Outcome:
         value = mean_kl(self.kl)
         assert value is not None
         return value
+
+    @property
+    def least_kl(self) -> float:
+        """The least mean divergence between members at any evaluation once the run has settled."""
+        return float(self.course.kl[self.course.settled].min())
+
+    @property
+    def entropy(self) -> float:
+        """The mean entropy once the run has settled."""
+        return float(self.course.entropy[self.course.settled].mean())
 
     @cached_property
     def own_neighbours(self) -> float:
@@ -98,6 +134,7 @@ def show(size: Size, parent: Path, out: Path) -> str:
     table = as_table(outcomes)
     write(out, "repulsion", table, as_numbers(outcomes, size))
     draw([outcome for outcome in outcomes if outcome.seed == 0], out / "repulsion.png")
+    draw_courses(outcomes, out / "repulsion-over-time.png")
     return table
 
 
@@ -108,7 +145,7 @@ def compare(folders: Mapping[str, Path]) -> list[Outcome]:
     others alone would say little.
     """
     agents = {variant: load(folder) for variant, folder in folders.items()}
-    visited = np.concatenate([episode.observations for agent in agents.values() for episode in play_each(agent)])
+    visited = np.concatenate([episode.observations for agent in agents.values() for [episode] in play_each(agent)])
     first = next(iter(agents.values()))
     spec, seed, members = first.env, first.description.seed, first.config.population_size
     rng = streams.rng(seed, "repulsion")
@@ -118,14 +155,13 @@ def compare(folders: Mapping[str, Path]) -> list[Outcome]:
     noises = rng.standard_normal((STATES, members, ACTIONS, spec.action_size), np.float32)
     outcomes = []
     for variant, agent in agents.items():
-        last = read_evaluations(folders[variant])[-1]
         outcomes.append(
             Outcome(
                 env=spec.id,
                 variant=variant,
                 seed=seed,
-                best=last["champion_return"],
-                from_archived=last["archive_kl"],
+                course=course_of(folders[variant], agent.config.warmup_steps),
+                from_archived=_from_archived(agent.state, several, noise),
                 kl=np.asarray(pairwise_kl(agent.state.population, several, noise), np.float64),
                 actions=np.stack([sampled(agent, state, noise) for state, noise in zip(states, noises, strict=True)]),
             )
@@ -151,32 +187,60 @@ def own_neighbours(actions: Float[np.ndarray, "member sample action"]) -> float:
     return float((owner[other] == owner).mean())
 
 
+def _from_archived(state: Any, observation: Any, noise: Any) -> float:
+    """Return the mean KL(elite || archived policy); NaN where nothing is archived."""
+    archive, elites = state.archive, take(state.population, state.elites)
+    if archive.size == 0:
+        return float("nan")
+    archived = take(archive.policies, np.arange(archive.size))
+
+    def row(elite: Any) -> Any:
+        return jax.vmap(lambda other: sampled_kl(elite, other, observation, noise))(archived)
+
+    return float(jax.jit(jax.vmap(row))(elites).mean())
+
+
 def as_table(outcomes: Sequence[Outcome]) -> str:
     lines = [
-        "| task | ARAC with | KL between agents, nats | nearest action is of the same agent | "
-        "KL from archived policies, nats | champion's return |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| task | ARAC with | KL between agents at the end | least KL after 30 % | entropy after 30 % | "
+        "nearest action is of the same agent | KL from archived policies | champion's return | better than lambda 0 |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for env in dict.fromkeys(outcome.env for outcome in outcomes):
-        for variant in VARIANTS:
-            ours = [outcome for outcome in outcomes if (outcome.env, outcome.variant) == (env, variant)]
-            kl = _all([outcome.mean_kl for outcome in ours], ".2f")
-            own = _all([outcome.own_neighbours for outcome in ours], ".0%")
-            best = _all([outcome.best for outcome in ours], ",.0f")
-            far = (
-                _all([outcome.from_archived for outcome in ours], ".2f") if VARIANTS[variant]["ar_coefficient"] else "-"
-            )
-            lines.append(f"| {env} | {variant} | {kl} | {own} | {far} | {best} |")
+        of_env = [outcome for outcome in outcomes if outcome.env == env]
+        for variant in dict.fromkeys(outcome.variant for outcome in of_env):
+            ours = [outcome for outcome in of_env if outcome.variant == variant]
+            cells = [
+                _all([outcome.mean_kl for outcome in ours], ".2f"),
+                _all([outcome.least_kl for outcome in ours], ".2f"),
+                _all([outcome.entropy for outcome in ours], ".2f"),
+                _all([outcome.own_neighbours for outcome in ours], ".0%"),
+                _all([outcome.from_archived for outcome in ours], ".2f"),
+                _all([outcome.course.returns[-1] for outcome in ours], ",.0f"),
+                _improvement(ours, [outcome for outcome in of_env if outcome.variant == BASELINE]),
+            ]
+            lines.append(f"| {env} | {variant} | {' | '.join(cells)} |")
     members = len(outcomes[0].kl)
     lines += [
         "",
-        f"Means over seeds, each seed's own in brackets. KL: over pairs of agents and {STATES_FOR_KL} visited states. "
-        f"Neighbours: over {STATES} states with {ACTIONS} actions of each of {members} agents, in the space of "
-        f"actions; {100 / members:.0f} % is what agents that act alike would have. The states are the same for all "
-        "variants of a seed. From archived policies: of the elites, over all that were drawn, between flows on the "
-        "same base.",
+        "Means over seeds, each seed's own in brackets; divergences in nats. KL between agents: over pairs, at the end "
+        f"on {STATES_FOR_KL} visited states, the same for all variants of a seed; the least at any evaluation after "
+        f"30 % of the steps. Neighbours: over {STATES} states with {ACTIONS} actions of each of {members} agents, in the space "
+        f"of actions; {100 / members:.0f} % is what agents that act alike would have. From archived policies: of the "
+        "elites. Better than lambda 0: the probability that a run ends with a higher return of its champion, with its "
+        "95 % interval.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _improvement(ours: Sequence[Outcome], others: Sequence[Outcome]) -> str:
+    if not ours or not others or ours[0].variant == BASELINE:
+        return "-"
+    scores, baseline = ({"": np.array([one.course.returns[-1] for one in runs])} for runs in (ours, others))
+    found = bootstrapped(probability_of_improvement, scores, baseline)
+    if np.isnan(found.low):
+        return f"{found.value:.0%}"
+    return f"{found.value:.0%} ({found.low:.0%} to {found.high:.0%})"
 
 
 def _all(values: list[float], form: str) -> str:
@@ -187,11 +251,45 @@ def as_numbers(outcomes: Sequence[Outcome], size: Size) -> dict[str, Any]:
     runs = [
         {
             "env": o.env, "variant": o.variant, "seed": o.seed, "mean_kl": o.mean_kl, "kl": o.kl.tolist(),
-            "own_neighbours": o.own_neighbours, "from_archived": o.from_archived, "champion_return": o.best,
+            "least_kl": o.least_kl, "entropy": o.entropy, "own_neighbours": o.own_neighbours,
+            "from_archived": o.from_archived, "champion_return": float(o.course.returns[-1]),
+            "course": {name: getattr(o.course, name).tolist() for name in ("steps", "kl", "entropy", "returns")},
         }
         for o in outcomes
     ]  # fmt: skip
     return {"steps": size.steps, "settings": size.settings, "variants": VARIANTS, "runs": runs, "versions": versions()}
+
+
+def draw_courses(outcomes: Sequence[Outcome], path: Path) -> None:
+    """Draw divergence, entropy and return over training time: a row per task, a thin line per seed."""
+    plt = pyplot()
+    envs = list(dict.fromkeys(outcome.env for outcome in outcomes))
+    figure, rows = plt.subplots(
+        len(envs), 3, figsize=(12, 3.2 * len(envs)), layout="constrained", squeeze=False, sharex="row"
+    )
+    for row, env in zip(rows, envs, strict=True):
+        of_env = [outcome for outcome in outcomes if outcome.env == env]
+        for variant, colour in zip(dict.fromkeys(o.variant for o in of_env), plt.cm.tab10.colors, strict=False):
+            ours = [outcome.course for outcome in of_env if outcome.variant == variant]
+            for axes, name in zip(row, ("kl", "entropy", "returns"), strict=True):
+                for course in ours:
+                    axes.plot(course.steps, getattr(course, name), color=colour, linewidth=0.6, alpha=0.5)
+                if len({len(course.steps) for course in ours}) == 1:
+                    mean = np.mean([getattr(course, name) for course in ours], 0)
+                    axes.plot(ours[0].steps, mean, color=colour, linewidth=2, label=variant)
+        row[0].set(yscale="log", ylabel=env)
+        row[0].axhline(APART * of_env[0].actions.shape[-1], color="black", linestyle=":", linewidth=1)
+    for axes, title in zip(
+        rows[0],
+        ("KL between agents, nats (dotted: 0.15 per action)", "entropy, nats", "champion's return"),
+        strict=True,
+    ):
+        axes.set_title(title, fontsize="medium")
+    for axes in rows[-1]:
+        axes.set_xlabel("environment steps")
+    rows[0][0].legend(fontsize="small")
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
 
 
 def draw(outcomes: Sequence[Outcome], path: Path) -> None:
