@@ -12,6 +12,7 @@ from run_folders import assert_same_run
 import arac
 from arac import checkpoint, manifest
 from arac.algorithms import sac
+from arac.config import ARACConfig
 from arac.replay import sample
 from arac.systems import AGENTS
 
@@ -81,6 +82,21 @@ def test_stopped_after_any_generation_and_resumed_is_like_never_stopped(name, re
         stopped = trained(name, target, callback=lambda agent, _, stop=stop: agent.state.generation < stop)
         assert stopped.state.generation == stop
         assert_same(agent, resumed(target), folder, target)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {**ARACConfig.letter, "noise_hold": 8},
+        pytest.param({"ar_from": "members", "ar_coefficient": 2.0, "ar_base": "gaussian"}, marks=pytest.mark.slow),
+        pytest.param({"ar_from": "archive", "ar_base": "shared", "strategy": "reactive"}, marks=pytest.mark.slow),
+    ],
+)
+def test_every_kind_of_attraction_and_repulsion_resumes_exactly(settings, tmp_path):
+    agent = trained("arac", tmp_path / "whole", **settings)
+    half = agent.state.generation // 2
+    trained("arac", tmp_path / "run", callback=lambda agent, _: agent.state.generation < half, **settings)
+    assert_same(agent, resumed(tmp_path / "run"), tmp_path / "whole", tmp_path / "run")
 
 
 def test_a_run_stopped_after_every_single_generation_ends_the_same(reference, tmp_path):

@@ -42,7 +42,10 @@ def test_any_part_of_it_can_be_chosen():
 def test_the_ablation_differs_in_the_ar_term_alone():
     jobs = grid.plan_ablation(EXPERIMENTS["gaussian"].full)
     assert {job.env for job in jobs} == {"Ant-v5", "Humanoid-v5", "HalfCheetah-v5"}
-    assert [job.settings for job in jobs[:3]] == [{}, {"ar_base": "gaussian"}, {"ar_coefficient": 0.0}]
+    flows, gaussian, none = (job.settings for job in jobs[:3])
+    assert (flows["ar_divergence"], flows["kl_clip"], flows["sigma"]) == ("kl", "none", "learned")
+    assert gaussian == {**flows, "ar_base": "gaussian"}
+    assert none == {**flows, "ar_coefficient": 0.0}
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

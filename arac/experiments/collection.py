@@ -41,6 +41,7 @@ class Row:
     mean_kl: float | None
     kl: tuple[tuple[float, ...], ...]
     losses: dict[str, float]  # and what else the system reports
+    repulsion: dict[str, float]  # the share of each source: "members", or the steps at which policies were archived
 
 
 @dataclass(frozen=True)
@@ -243,6 +244,8 @@ def _row(row: dict[str, Any]) -> Row:
     diversity = named(row.get("diversity") or {}, "diversity")
     mean_kl = diversity.get("mean_kl")
     kl = _square(diversity.get("kl") or [])
+    repulsion = named(row.get("repulsion") or {}, "repulsion")
+    acting = {"repulsion_acting": number(repulsion["acting"])} if "acting" in repulsion else {}
     return Row(
         env_steps=whole(row["env_steps"]),
         generation=whole(row["generation"]),
@@ -256,7 +259,9 @@ def _row(row: dict[str, Any]) -> Row:
         kl=kl,
         losses={
             name: number(value) for name, value in row.items() if isinstance(value, float) and name not in _RETURNS
-        },
+        }
+        | acting,
+        repulsion={name: number(share) for name, share in named(repulsion.get("shares") or {}, "shares").items()},
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import rich.progress
 
 from arac import presets, runs
+from arac.config import ARACConfig
 from arac.envs.tasks import TASKS
 from arac.errors import UserError
 from arac.experiments import report
@@ -18,10 +19,12 @@ from arac.systems import load
 # The paper's eight tasks: those that its table of parameters has.
 PAPER_ENVS = tuple(env for name, env in TASKS.items() if name in presets.paper_table())
 # The three curves of the paper's appendix on AR with flows and with a Gaussian.
+# As in the paper: KL without a clip, from the archive, and a sigma that is learned, so that a Gaussian can widen.
+_LETTER = {**ARACConfig.letter, "sigma": "learned"}
 ABLATION: dict[str, dict[str, Any]] = {
-    "flows": {},
-    "gaussian": {"ar_base": "gaussian"},
-    "none": {"ar_coefficient": 0.0},
+    "flows": _LETTER,
+    "gaussian": {**_LETTER, "ar_base": "gaussian"},
+    "none": {**_LETTER, "ar_coefficient": 0.0},
 }
 FRESH_EPISODES = 100
 

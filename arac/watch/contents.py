@@ -13,6 +13,8 @@ from arac.experiments.collection import Record, Row
 from arac.experiments.paper import SYSTEMS
 from arac.reading import number
 
+# Archived policies by the quarter of the run so far in which they were added.
+_AGES = "archived first", "archived second", "archived third", "archived last"
 _LOG = 200  # evaluations that the log goes back
 _TAIL = 2**18  # bytes at the end of episodes.csv, in which the episodes of one evaluation lie
 
@@ -33,7 +35,8 @@ def contents(record: Record, folder: Path) -> dict[str, Any]:
     latest = record.rows[-1]
     return described | {
         "series": record.series()
-        | {"spread": [row.champion_return_std for row in record.rows], **_losses(record.rows)},
+        | {"spread": [row.champion_return_std for row in record.rows], **_losses(record.rows)}
+        | {"repulsion": _repulsion(record.rows)},
         "generation": latest.generation,
         "population": _population(latest, _spreads(folder / "episodes.csv", latest.env_steps)),
         "log": [_line(row) for row in reversed(record.rows[-_LOG:])],
@@ -52,6 +55,21 @@ def _count(record: Record, name: str) -> int | None:
     """A setting that is a whole number; None where the run has none, or its config is damaged."""
     value = record.settings.get(name)
     return value if isinstance(value, int) else None
+
+
+def _repulsion(rows: Sequence[Row]) -> dict[str, list[float]]:
+    """Return the share of repulsion from each source at every evaluation: members, and the archive by age."""
+    found: dict[str, list[float]] = {name: [0.0] * len(rows) for name in ("other members", *_AGES)}
+    for at, row in enumerate(rows):
+        for source, share in row.repulsion.items():
+            found[_source(source, row.env_steps)][at] += share
+    return {name: shares for name, shares in found.items() if any(shares)}
+
+
+def _source(name: str, env_steps: int) -> str:
+    if not name.isdecimal():
+        return "other members"
+    return _AGES[min(len(_AGES) * int(name) // max(env_steps, 1), len(_AGES) - 1)]
 
 
 def _losses(rows: Sequence[Row]) -> dict[str, Any]:

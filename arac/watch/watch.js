@@ -131,6 +131,12 @@ function showPopulation({ series, population, capacity, generation }) {
     heatMap(find("kl"), series.kl, "agent");
     single("mean-kl", "mean KL", series.steps, series.mean_kl);
   }
+  const sources = Object.entries(series.repulsion);
+  find("repulsion").parentElement.hidden = !sources.length;
+  if (sources.length) {
+    const shares = sources.map(([name, y], place) => ({ name, color: memberColor(place, 5), width: 1.6, mark: y.length < 2 ? "o" : null, x: series.steps, y }));
+    lineChart(find("repulsion"), shares, overSteps("Share of repulsion", "share", { yRange: [0, 1.05] }));
+  }
   const archived = series.archive.some((value) => value > 0);
   find("archive").parentElement.hidden = !archived;
   if (archived) single("archive", "policies", series.steps, series.archive, capacity ? { yRange: [0, capacity * 1.05] } : {});

@@ -10,12 +10,23 @@ from torture import Torturer
 from arac.algorithms import ALGORITHMS
 
 
+LETTER = ("--preset", "paper-letter", "--noise-hold", "8")
+ARCHIVE = ("--ar-from", "archive", "--ar-base", "own", "--noise-hold", "8")
+
+
 @pytest.mark.parametrize(
-    "algorithm", ["sac", *(pytest.param(name, marks=pytest.mark.slow) for name in ("arac", "cem_td3", "cerl"))]
+    ("algorithm", "options"),
+    [
+        ("sac", ()),
+        *(
+            pytest.param(name, options, marks=pytest.mark.slow)
+            for name, options in (("arac", ()), ("arac", LETTER), ("arac", ARCHIVE), ("cem_td3", ()), ("cerl", ()))
+        ),
+    ],
 )
-def test_a_run_that_was_killed_anywhere_ends_with_the_same_bytes(algorithm, tmp_path):
+def test_a_run_that_was_killed_anywhere_ends_with_the_same_bytes(algorithm, options, tmp_path):
     rng = np.random.default_rng(list(ALGORITHMS).index(algorithm))
-    torturer = Torturer(algorithm, tmp_path, rng, steps=1100, workers=1)
+    torturer = Torturer(algorithm, tmp_path, rng, steps=1100, workers=1, options=options)
     torturer.reference()
     torturer.run_to_its_end("run1", ["in a torn write", "early"])
     report = torturer.report

@@ -60,10 +60,16 @@ class Torturer:
     """Works in a temporary folder on the runs of one algorithm."""
 
     def __init__(
-        self, algorithm: str, folder: Path, rng: np.random.Generator, steps: int = STEPS, workers: int = 2
+        self,
+        algorithm: str,
+        folder: Path,
+        rng: np.random.Generator,
+        steps: int = STEPS,
+        workers: int = 2,
+        options: tuple[str, ...] = (),
     ) -> None:
         run = ["InvertedPendulum-v5", "--algo", algorithm, "--steps", str(steps), "--workers", str(workers)]
-        self._train = ["train", *run, *SETTINGS]
+        self._train = ["train", *run, *SETTINGS, *options]
         self._folder = folder
         self._rng = rng
         self.report = Report(algorithm)
