@@ -101,6 +101,7 @@ def test_it_opens_from_the_disk_and_can_be_searched(site, tmp_path):
         assert page.run("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
         page.click(".md-search__input")
         page.call("Input.insertText", text="niche")
+        page.press("Shift")  # the search looks when a key is released; inserted text alone has none
         deadline, results = time.monotonic() + 20, "document.querySelectorAll('.md-search-result__item').length"
         while not page.run(results) and time.monotonic() < deadline:
             time.sleep(0.1)
