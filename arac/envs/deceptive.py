@@ -94,6 +94,7 @@ class PointMaze(PointEnv):
 
     SPEED: ClassVar[float] = 0.1
     GOAL: ClassVar[tuple[float, float]] = (-0.5, 0.8)
+    PASSED: ClassVar[float] = 0.25  # a height beyond both walls
     goals = ((GOAL[0] - 0.05, GOAL[1] - 0.05, GOAL[0] + 0.05, GOAL[1] + 0.05),)
 
     def __init__(self, gap: float = 0.5, render_mode: str | None = None) -> None:

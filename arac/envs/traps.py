@@ -18,8 +18,10 @@ _WALL_COLOUR = (0.5, 0.5, 0.55, 1.0)
 
 
 def add_walls(spec: mujoco.MjSpec, boxes: tuple[Any, ...]) -> None:
-    for position, size in boxes:
-        spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, pos=position, size=size, rgba=_WALL_COLOUR)
+    """Add boxes that everything bumps into, whatever the model's defaults are."""
+    solid = {"type": mujoco.mjtGeom.mjGEOM_BOX, "rgba": _WALL_COLOUR, "contype": 1, "conaffinity": 1, "condim": 3}
+    for number, (position, size) in enumerate(boxes):
+        spec.worldbody.add_geom(name=f"wall{number}", pos=position, size=size, **solid)
 
 
 class DeceptiveWall(MujocoEnv):

@@ -257,9 +257,7 @@ def _row(row: dict[str, Any]) -> Row:
         archive_size=whole(row.get("archive_size", 0)),
         mean_kl=None if mean_kl is None else number(mean_kl),
         kl=kl,
-        losses={
-            name: number(value) for name, value in row.items() if isinstance(value, float) and name not in _RETURNS
-        }
+        losses={name: number(value) for name, value in row.items() if isinstance(value, float) and name not in _RETURNS}
         | acting,
         repulsion={name: number(share) for name, share in named(repulsion.get("shares") or {}, "shares").items()},
     )

@@ -50,7 +50,10 @@ TRAPS = {
         goals=DeceptivePoint.goals,
     ),
     "PointMaze": Trap(
-        "the agent reaches the goal", lambda episode: episode.terminated, (-1, -1, 1, 1), goals=PointMaze.goals
+        "the agent ends beyond both walls",
+        lambda episode: bool(episode.observations[-1, 1] > PointMaze.PASSED),
+        (-1, -1, 1, 1),
+        goals=PointMaze.goals,
     ),
     "DeceptiveWall": Trap(
         f"the ball ends beyond the cup (x > {traps.WALL_PASSED:g})",

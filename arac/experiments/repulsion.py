@@ -225,9 +225,10 @@ def as_table(outcomes: Sequence[Outcome]) -> str:
         "",
         "Means over seeds, each seed's own in brackets; divergences in nats. KL between agents: over pairs, at the end "
         f"on {STATES_FOR_KL} visited states, the same for all variants of a seed; the least at any evaluation after "
-        f"30 % of the steps. Neighbours: over {STATES} states with {ACTIONS} actions of each of {members} agents, in the "
-        f"space of actions; {100 / members:.0f} % is what agents that act alike would have. From archived policies: of the "
-        "elites. Better than lambda 0: the probability that a run ends with a higher return of its champion, with its "
+        f"30 % of the steps. Neighbours: over {STATES} states with {ACTIONS} actions of each of {members} agents, in "
+        f"the space of actions; {100 / members:.0f} % is what agents that act alike would have. From archived "
+        "policies: of the elites. Better than lambda 0: the probability that a run's champion ends with a higher "
+        "return, with its "
         "95 % interval.",
     ]
     return "\n".join(lines) + "\n"

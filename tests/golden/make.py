@@ -1,4 +1,4 @@
-"""Makes the golden files of the current format: a small run and a saved agent of every algorithm.
+"""Make the golden files of the current format: a small run and a saved agent of every algorithm but ERL.
 
     python tests/golden/make.py
 
@@ -31,6 +31,8 @@ def make(folder: Path) -> None:
     folder.mkdir()
     expected = {}
     for name, kind in AGENTS.items():
+        if name == "erl":  # its critic has a fixed size, of megabytes
+            continue
         population = SMALL_POPULATION if name == "arac" else {}
         agent = kind("InvertedPendulum-v5", seed=5, **SETTINGS, **population).learn(90, run_dir=folder / name)
         agent.save(folder / f"{name}.safetensors")

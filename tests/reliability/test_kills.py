@@ -9,7 +9,6 @@ from torture import Torturer
 
 from arac.algorithms import ALGORITHMS
 
-
 LETTER = ("--preset", "paper-letter", "--noise-hold", "8")
 ARCHIVE = ("--ar-from", "archive", "--ar-base", "own", "--noise-hold", "8")
 
