@@ -1,6 +1,7 @@
 """Draws the figures of docs/explained.md with the library's own flows, archive, betas and loss: `make figures`."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -11,7 +12,8 @@ import optax
 from arac import plotting
 from arac.archive import Archive, betas, two_means
 from arac.losses import Felt, attraction_repulsion_loss
-from arac.policies import FlowPolicy
+from arac.policies import FlowPolicy, gaussian
+from arac.policies import flows as radial
 from arac.policies.flow_policy import pre_tanh_log_prob
 from arac.policies.flows import RadialFlow
 from arac.policies.gaussian import Gaussian
@@ -19,6 +21,7 @@ from arac.policies.gaussian import Gaussian
 LOW, HIGH, PLAIN = "#d1711f", "#2b6cb0", "#9aa0a6"
 EDGE = 2.6  # of the plane that is drawn
 WIDTH = 0.8  # standard deviation of the base
+TEMPERATURE, SLOPE, LAMBDA = 0.2, 0.15, 1.0  # of the losses with which an elite is moved
 
 
 def flow(centre, alpha, beta):
@@ -38,8 +41,8 @@ def density(flows, mean=(0.0, 0.0)):
     return axis, np.exp(pre_tanh_log_prob(points, mean, jnp.full(2, np.log(WIDTH)), flows))
 
 
-def show(axes, flows, title):
-    axis, values = density(flows)
+def show(axes, flows, title, mean=(0.0, 0.0)):
+    axis, values = density(flows, mean)
     axes.contourf(axis, axis, values, levels=12, cmap="Blues")
     axes.set(title=title, xlim=(-EDGE, EDGE), ylim=(-EDGE, EDGE), xticks=[], yticks=[], aspect="equal")
 
@@ -114,40 +117,47 @@ def draw_attraction_and_repulsion(plt):
     start = tuple(RadialFlow.init(key, 2) for key in keys)
     figure, panels = plt.subplots(1, 4, figsize=(11, 3.3), layout="constrained")
     axis, outline = density(archived)
-    for axes, title, flows in (
-        (panels[0], "the archived policy", archived),
-        (panels[1], "an elite at first", start),
+    for axes, title, (flows, mean) in (
+        (panels[0], "the archived policy", (archived, (0.0, 0.0))),
+        (panels[1], "lambda = 0", moved(start, archived, 0.0)),
         (panels[2], "beta = -1: towards it", moved(start, archived, -1.0)),
         (panels[3], "beta = 1: away from it", moved(start, archived, 1.0)),
     ):
-        show(axes, flows, title)
+        show(axes, flows, title, mean)
         axes.contour(axis, axis, outline, levels=[0.4 * outline.max()], colors=LOW, linewidths=1.2, linestyles="--")
     return figure
 
 
 @jax.jit
 def moved(flows, archived, beta):
-    """The flows after 1,500 steps on the library's attraction-repulsion loss alone."""
-    fixed = jax.tree.map(
-        jnp.zeros_like, Gaussian.init(jax.random.key(0), (1, 2), WIDTH)
-    )  # in every state at the origin
-    others = Felt(jax.tree.map(lambda leaf: leaf[None], FlowPolicy(fixed, archived)), jnp.array([beta]))
+    """The flows and the mean after 1,500 steps on SAC's loss with a wide optimum in the middle, and on the AR loss."""
+    others = Felt(jax.tree.map(lambda leaf: leaf[None], FlowPolicy(at((0.0, 0.0)), archived)), jnp.array([beta]))
     optimiser, states = optax.adam(0.01), jnp.zeros((256, 1))
 
-    def loss(flows, noise):
-        policy = FlowPolicy(fixed, flows)
-        return attraction_repulsion_loss(policy, others, states, noise, divergence="bounded", base="own", kl_clip=None)[
-            0
-        ]
+    def loss(learned, noise):
+        flows, mean = learned
+        z = mean + WIDTH * noise
+        x, log_det = radial.forward_log_det(flows, z)
+        log_pi = gaussian.log_density(z, mean, jnp.full(2, np.log(WIDTH))) - log_det
+        options = {"divergence": "bounded", "base": "whole", "kl_clip": None}
+        force, _ = attraction_repulsion_loss(FlowPolicy(at(mean), flows), others, states, noise, **options)
+        return (TEMPERATURE * log_pi + SLOPE * (x**2).sum(-1)).mean() + LAMBDA * force
 
     def step(carry, key):
-        flows, moments = carry
-        gradient = jax.grad(loss)(flows, jax.random.normal(key, (256, 2)))
+        learned, moments = carry
+        gradient = jax.grad(loss)(learned, jax.random.normal(key, (256, 2)))
         updates, moments = optimiser.update(gradient, moments)
-        return (optax.apply_updates(flows, updates), moments), None
+        return (optax.apply_updates(learned, updates), moments), None
 
-    (flows, _), _ = jax.lax.scan(step, (flows, optimiser.init(flows)), jax.random.split(jax.random.key(0), 1500))
-    return flows
+    start = flows, jnp.zeros(2)
+    (learned, _), _ = jax.lax.scan(step, (start, optimiser.init(start)), jax.random.split(jax.random.key(0), 1500))
+    return learned
+
+
+def at(mean):
+    """A base that is the same Gaussian in every state."""
+    zeros = jax.tree.map(jnp.zeros_like, Gaussian.init(jax.random.key(0), (1, 2), WIDTH))
+    return Gaussian(replace(zeros.network, biases=(jnp.asarray(mean),)), WIDTH)
 
 
 FIGURES = {

@@ -67,7 +67,7 @@ def test_every_setting_of_every_algorithm_is_explained(site):
         for field in dataclasses.fields(algorithm.config):
             assert f"<code>{field.name}</code>" in text
     assert "<!-- settings" not in text
-    assert "Weight of attraction and repulsion (lambda); 0 switches them off." in text
+    assert "Weight of attraction and repulsion (lambda); auto adapts it" in text
 
 
 def test_the_reference_has_all_that_users_are_told_to_import(site):
