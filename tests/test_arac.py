@@ -175,14 +175,13 @@ def test_repulsion_is_reported_by_its_source():
     assert run(replace(config, ar_coefficient=0), [20] * 5)[1][0].repulsion is None
 
 
-def test_lambda_is_one_at_first_follows_the_target_and_stays_where_it_is_set():
-    lengths = [20] * 10
-    near, rows, _ = run(ARACConfig(**SMALL, eval_interval=0, ar_target=1e6, actor_coefficient=5.0), lengths)
-    updates = 200
-    np.testing.assert_allclose(near.log_coefficient, COEFFICIENT_STEP * updates, rtol=1e-3)
-    assert rows[-1].losses["ar_coefficient"] == pytest.approx(np.exp(near.log_coefficient).mean(), rel=1e-5)
-    fixed, _, _ = run(ARACConfig(**SMALL, eval_interval=0, ar_coefficient=3.0), lengths)
-    np.testing.assert_allclose(fixed.log_coefficient, np.log(3.0), rtol=1e-6)
+def test_lambda_begins_at_one_or_where_it_is_set_and_follows_the_target():
+    for coefficient, first in (("auto", 1.0), (3.0, 3.0)):
+        config = ARACConfig(**SMALL, ar_coefficient=coefficient)
+        np.testing.assert_allclose(np.exp(arac.init(config, ENV, seed=0).log_coefficient), first, rtol=1e-6)
+    state, rows, _ = run(ARACConfig(**SMALL, eval_interval=0, ar_target=1e6, ar_from="members"), [100] * 5)
+    np.testing.assert_allclose(state.log_coefficient, COEFFICIENT_STEP * 100, rtol=1e-3)
+    assert rows[-1].losses["ar_coefficient"] == pytest.approx(np.exp(state.log_coefficient).mean(), rel=1e-5)
 
 
 def test_fitness_ranks_the_population_and_fills_the_archive():

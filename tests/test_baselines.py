@@ -199,8 +199,8 @@ def test_cerl_shares_out_its_episodes_by_upper_confidence_bounds(monkeypatch):
     returns = []
     original = Rollouts.explore
 
-    def explore(self, *arguments):
-        episodes = original(self, *arguments)
+    def explore(self, *arguments, **options):
+        episodes = original(self, *arguments, **options)
         returns.append([episode.total for episode in episodes])
         return episodes
 

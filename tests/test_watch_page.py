@@ -175,7 +175,10 @@ def test_everything_of_a_run_is_there(finished):
     assert len(page.run("[...document.querySelectorAll('#fitness g[data-series]')].map(g => g.dataset.series)")) == 15
     assert page.run("document.querySelectorAll('#strip line[opacity]').length") == last["archive_size"]
     losses = page.run("[...document.querySelectorAll('#losses figcaption')].map(it => it.innerText)")
-    assert losses == ["critic loss", "actor loss", "entropy", "archive kl"]
+    assert losses == ["critic loss", "actor loss", "entropy", "archive kl", "ar coefficient", "repulsion acting"]
+    sources = page.run("[...document.querySelectorAll('#repulsion g[data-series]')].map(g => g.dataset.series)")
+    assert "other members" in sources
+    assert any(source.startswith("archived") for source in sources)
     assert len(page.run("[...document.querySelectorAll('#log p')].map(it => it.innerText)")) == len(rows)
     assert text(page, "#log p").startswith(f"{last['env_steps']} steps · generation {last['generation']} · fitness ")
     assert "hidden size" in text(page, "#settings")

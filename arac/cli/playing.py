@@ -99,9 +99,13 @@ def _chosen(member: str, champion: int, size: int) -> list[int]:
 def _tasks(policies: list[Any], run_seed: int, args: PlayArgs) -> list[list["Task"]]:
     """By episode, then by member: what the champion plays for `arac evaluate`, whoever plays it here."""
     from arac.rollout.episode import Task
+    from arac.rollout.rollouts import start_of
 
-    counters = [(0, args.seed, episode) for episode in range(args.episodes)]
-    return [[Task(one, "mode", run_seed, "fresh", numbers, record=False) for one in policies] for numbers in counters]
+    def task(policy: Any, episode: int) -> Task:
+        start = start_of(run_seed, "fresh", args.seed, episode)
+        return Task(policy, "mode", run_seed, "fresh", (0, args.seed, episode), record=False, reset_seed=start)
+
+    return [[task(one, episode) for one in policies] for episode in range(args.episodes)]
 
 
 def _played(env: "EnvSpec", tasks: list[list["Task"]], time_limit: float | None) -> list[list["Episode"]]:

@@ -100,11 +100,12 @@ def deviations(record: Record) -> dict[str, Any]:
 
 
 def as_in_paper(record: Record) -> bool:
-    """Whether a run is the paper's system and no variant of it, whatever its label says.
+    """Tell whether a run is the paper's system, by our defaults or to the letter, and no variant of it.
 
     A label leaves out what all runs of an algorithm share: also where that is a variant, and no run is the paper's.
     """
-    return deviations(record).keys() <= _EVALUATING
+    letter = ALGORITHMS[record.algorithm].config.letter
+    return all(name in _EVALUATING or letter.get(name) == value for name, value in deviations(record).items())
 
 
 def settings_in_words(settings: Mapping[str, Any]) -> str:

@@ -38,10 +38,7 @@ class Rollouts:
         self, population: Any, generation: int, episodes: int, *, record: bool = False, stream: str = "evaluate"
     ) -> list[list[Episode]]:
         """Play `episodes` episodes without noise for each member, all members from the same start states."""
-        starts = [
-            int(streams.rng(self._seed, f"{stream}-start", generation, number).integers(2**31))
-            for number in range(episodes)
-        ]
+        starts = [start_of(self._seed, stream, generation, number) for number in range(episodes)]
         flat = self._run("evaluate", population, episodes, "mode", stream, generation, record=record, starts=starts)
         return _by_member(flat, episodes)
 
@@ -85,6 +82,11 @@ class Rollouts:
     def _play(self, phase: str, tasks: list[Task]) -> list[Episode]:
         with self._progress.phase(phase, len(tasks)):
             return self._pool.run(tasks, self._progress)
+
+
+def start_of(seed: int, stream: str, generation: int, episode: int) -> int:
+    """Return what the environment is reset with in an episode of an evaluation, whoever plays it."""
+    return int(streams.rng(seed, f"{stream}-start", generation, episode).integers(2**31))
 
 
 def _by_member(flat: list[Episode], episodes: int) -> list[list[Episode]]:

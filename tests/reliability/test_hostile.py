@@ -453,20 +453,20 @@ def make_odd(path, kind):
 
 def test_a_saved_agent_of_a_newer_format_is_refused_by_name(saved):
     metadata, arrays = opened(saved)
-    saved.write_bytes(safetensors.numpy.save(arrays, metadata={**metadata, "format": "2", "version": "8.0"}))
+    saved.write_bytes(safetensors.numpy.save(arrays, metadata={**metadata, "format": "9", "version": "8.0"}))
     with pytest.raises(
-        arac.UserError, match=r"has format 2, written by arac 8\.0, and this version reads formats up to 1"
+        arac.UserError, match=r"has format 9, written by arac 8\.0, and this version reads formats up to 2"
     ):
         arac.load(saved)
 
 
 @pytest.mark.parametrize("command", ["resume", "evaluate", "doctor"])
 def test_a_run_of_a_newer_format_is_refused_by_name(command, run, capsys):
-    reseal(run, format=2, arac="8.0")
+    reseal(run, format=9, arac="8.0")
     before = digest(run)
     assert cli.main([command, str(run)]) == (3 if command == "doctor" else 2)
     out, err = capsys.readouterr()
-    assert "has format 2, written by arac 8.0" in out + err
+    assert "has format 9, written by arac 8.0" in out + err
     assert digest(run) == before
 
 
