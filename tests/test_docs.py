@@ -170,7 +170,7 @@ def small_experiments(monkeypatch):
     for name, experiment in EXPERIMENTS.items():
         steps = 1400 if name == "deceptive" else int(REPRODUCED["--steps"])
         small, full = (
-            replace(size, seeds=1, steps=steps, **(on_task if size.envs else {}))
+            replace(size, seeds=1, steps=steps, **({} if name == "deceptive" or not size.envs else on_task))
             for size in (experiment.small, experiment.full)
         )
         monkeypatch.setitem(EXPERIMENTS, name, replace(experiment, small=small, full=full))

@@ -24,7 +24,7 @@ def reproduced(tmp_path_factory):
     command = [sys.executable, "-m", "arac", "reproduce", "deceptive", "--seeds", "1", "--steps", "1400"]
     with signals_of_a_terminal():
         first = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    run = folder / "runs" / "deceptive" / "arac_DeceptivePoint-v0-arac-lambda1-seed0"
+    run = folder / "runs" / "deceptive" / "arac_DeceptivePoint-v0-arac-seed0"
     while steps_of(run) == 0:
         assert first.poll() is None, first.stderr.read()
         time.sleep(0.05)
@@ -50,19 +50,19 @@ def test_a_stopped_experiment_saves_its_runs_and_goes_on(reproduced):
     assert left == []
     assert 0 < stopped_at < 1400
     assert second.returncode == 0, second.stderr
-    assert "goes on in" in (folder / "logs" / "arac_DeceptivePoint-v0-arac-lambda1-seed0.log").read_text()
+    assert "goes on in" in (folder / "logs" / "arac_DeceptivePoint-v0-arac-seed0.log").read_text()
 
 
 def test_the_deceptive_experiment_has_a_table_numbers_and_a_picture(reproduced):
     folder, _, second = reproduced
-    assert (folder / "deceptive.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "DeceptivePoint.png").read_bytes().startswith(b"\x89PNG")
     table = (folder / "deceptive.md").read_text()
     assert table in second.stdout
     numbers = json.loads((folder / "deceptive.json").read_text())
-    assert [run["system"] for run in numbers["runs"]] == ["ARAC, lambda 1", "ARAC, lambda 0", "SAC-NF", "SAC"]
-    assert all(run["found"] == (run["score"] > 40) for run in numbers["runs"])
+    assert [run["system"] for run in numbers["runs"]] == ["ARAC", "ARAC, lambda 0", "SAC", "SAC-NF"]
+    assert all(run["found"] == (run["success"] > 0.5) for run in numbers["runs"])
     for run in numbers["runs"]:
-        assert f"| {run['system']} | {int(run['found'])} of 1 |" in table
+        assert f"| DeceptivePoint | {run['system']} | {int(run['found'])} of 1 |" in table
 
 
 @pytest.mark.parametrize("words", [["nothing"], ["deceptive", "--seeds", "0"], ["deceptive", "--steps", "-1"]])

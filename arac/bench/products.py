@@ -48,7 +48,7 @@ def products_of(step: Callable[[], Any]) -> list[Product]:
         for equation in jaxpr.eqns:
             inputs = [value(atom) for atom in equation.invars]
             inner = next((p for p in map(_graph, equation.params.values()) if p is not None), None)
-            if inner is not None:
+            if inner is not None and not equation.primitive.name.startswith("scatter"):  # that has only its sum inside
                 outputs = walk(inner, inputs)
             else:
                 meaning = hash((equation.primitive.name, str(equation.params), tuple(inputs)))
