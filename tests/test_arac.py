@@ -130,11 +130,8 @@ def test_the_archive_is_felt_once_it_has_policies_and_members_from_the_start(cou
     config = ARACConfig(**{**SMALL, **settings}, eval_interval=0)
     members = config.population_size
     run(config, [10] * members * 3)
-    each = 10 if members == 5 else 30  # of the first generation, which has 10 steps of each member
-    expected = {first: 10} if first == then else {first: 10, then: 20}
-    assert {name: count for name, count in counted["actors"].items() if count} == (
-        expected if first != then else {first: 30}
-    ), each
+    expected = {first: 30} if first == then else {first: 10, then: 20}
+    assert {name: count for name, count in counted["actors"].items() if count} == expected
 
 
 def test_nothing_is_archived_before_the_population_has_learned():

@@ -69,7 +69,6 @@ class DeceptivePoint(PointEnv):
     NEAR_REWARD: ClassVar[float] = 0.2
     FAR: ClassVar[float] = -0.8
     FAR_REWARD: ClassVar[float] = 1.0
-    HORIZON: ClassVar[int] = 200
     goals = ((-1.0, -1.0, FAR, 1.0),)
     traps = ((NEAR, -1.0, 1.0, 1.0),)
 

@@ -13,7 +13,6 @@ WALL_BOXES = (((13, -2, 0), (1, 0.3, 2)), ((13, 2, 0), (1, 0.3, 2)), ((14, 0, 0)
 ANT_BOXES = (((11.5, 0, 1), (0.5, 3.5, 1)), ((8.5, 3, 1), (2.5, 0.5, 1)), ((8.5, -3, 1), (2.5, 0.5, 1)))
 WALL_GOAL = np.array([25.0, 0.0])
 WALL_PASSED, ANT_PASSED = 15.0, 12.5  # an x beyond the cup
-WALL_HORIZON, ANT_HORIZON = 50, 1000
 _WALL_COLOUR = (0.5, 0.5, 0.55, 1.0)
 
 
