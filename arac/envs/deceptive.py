@@ -1,5 +1,6 @@
 """Points in a room with a trap: the nearest reward is not the largest."""
 
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 import gymnasium
@@ -34,8 +35,9 @@ class PointEnv(gymnasium.Env):
         self._position = self._start()
         return self._position.astype(np.float32), {}
 
+    @abstractmethod
     def _start(self) -> np.ndarray:
-        raise NotImplementedError
+        """Draw where an episode begins."""
 
     def render(self) -> np.ndarray | None:
         if self.render_mode != "rgb_array":

@@ -8,6 +8,8 @@ from gymnasium.envs.mujoco import MujocoEnv
 from gymnasium.envs.mujoco.humanoid_v5 import DEFAULT_CAMERA_CONFIG, HumanoidEnv
 from gymnasium.spaces import Box
 
+from arac.envs.simulation import simulation
+
 # What each motor of rllab's body multiplies its control with.
 _GEARS = {
     "abdomen_x": 200, "abdomen_y": 200, "abdomen_z": 200, "hip_x": 200, "hip_z": 200, "hip_y": 600, "knee": 400,
@@ -46,10 +48,7 @@ class HumanoidRllab(MujocoEnv):
         super().__init__("humanoid.xml", 4, space, default_camera_config=camera, **kwargs)
 
     def _initialize_simulation(self) -> tuple[mujoco.MjModel, mujoco.MjData]:
-        model = rllab_body(self.fullpath).compile()
-        model.vis.global_.offwidth = max(model.vis.global_.offwidth, self.width)
-        model.vis.global_.offheight = max(model.vis.global_.offheight, self.height)
-        return model, mujoco.MjData(model)
+        return simulation(self, rllab_body(self.fullpath))
 
     def _set_action_space(self) -> Box:
         self.action_space = Box(-1.0, 1.0, (self.model.nu,), np.float32)

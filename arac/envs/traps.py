@@ -8,6 +8,8 @@ from gymnasium.envs.mujoco import MujocoEnv
 from gymnasium.envs.mujoco.ant_v5 import AntEnv
 from gymnasium.spaces import Box
 
+from arac.envs.simulation import simulation
+
 # Centre and half sizes of each wall.
 WALL_BOXES = (((13, -2, 0), (1, 0.3, 2)), ((13, 2, 0), (1, 0.3, 2)), ((14, 0, 0), (0.3, 2, 2)))
 ANT_BOXES = (((11.5, 0, 1), (0.5, 3.5, 1)), ((8.5, 3, 1), (2.5, 0.5, 1)), ((8.5, -3, 1), (2.5, 0.5, 1)))
@@ -38,10 +40,7 @@ class DeceptiveWall(MujocoEnv):
         super().__init__("point.xml", 2, space, default_camera_config=camera, **kwargs)
 
     def _initialize_simulation(self) -> tuple[mujoco.MjModel, mujoco.MjData]:
-        model = ball_and_cup().compile()
-        model.vis.global_.offwidth = max(model.vis.global_.offwidth, self.width)
-        model.vis.global_.offheight = max(model.vis.global_.offheight, self.height)
-        return model, mujoco.MjData(model)
+        return simulation(self, ball_and_cup())
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
         self.do_simulation(np.clip(action, -1.0, 1.0), self.frame_skip)
@@ -94,10 +93,7 @@ class AntTrap(AntEnv):
     def _initialize_simulation(self) -> tuple[mujoco.MjModel, mujoco.MjData]:
         spec = mujoco.MjSpec.from_file(self.fullpath)
         add_walls(spec, ANT_BOXES)
-        model = spec.compile()
-        model.vis.global_.offwidth = max(model.vis.global_.offwidth, self.width)
-        model.vis.global_.offheight = max(model.vis.global_.offheight, self.height)
-        return model, mujoco.MjData(model)
+        return simulation(self, spec)
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = super().step(action)

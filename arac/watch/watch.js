@@ -136,10 +136,20 @@ function showPopulation({ series, population, capacity, generation }) {
   if (sources.length) {
     const shares = sources.map(([name, y], place) => ({ name, color: memberColor(place, 5), width: 1.6, mark: y.length < 2 ? "o" : null, x: series.steps, y }));
     lineChart(find("repulsion"), shares, overSteps("Share of repulsion", "share", { yRange: [0, 1.05] }));
+    showLegend("repulsion-legend", shares);
   }
   const archived = series.archive.some((value) => value > 0);
   find("archive").parentElement.hidden = !archived;
   if (archived) single("archive", "policies", series.steps, series.archive, capacity ? { yRange: [0, capacity * 1.05] } : {});
+}
+
+function showLegend(host, lines) {
+  find(host).replaceChildren();
+  for (const { name, color } of lines) {
+    const entry = element("span", {}, find(host));
+    element("span", { class: "key", style: `--c:${color}` }, entry);
+    entry.append(name);
+  }
 }
 
 function single(host, name, x, y, more) {
