@@ -109,16 +109,16 @@ class ARACConfig(SoftConfig):
     """proactive: away from the worse half, towards the better; reactive: only away, most from the worst."""
     ar_coefficient: float | Literal["auto"] = "auto"
     """Weight of attraction and repulsion (lambda); auto adapts it to `ar_target`, 0 switches both off."""
-    ar_target: float = 0.25
+    ar_target: float = 0.2
     """Divergence between members that auto aims at, in nats per action dimension."""
     ar_from: Targets = "both"
     """Policies that repel and attract: archive (the paper's, felt by elites), members (the others of the population,
     felt by all, repulsion only) or both."""
     ar_divergence: Divergence = "bounded"
     """bounded: at most log 2, without effect on the entropy; kl: the paper's."""
-    ar_base: Base = "whole"
-    """What is compared and moved: whole policies; flows alone, the other's on its own base Gaussian (own) or on the
-    agent's (shared); or base Gaussians alone (gaussian)."""
+    ar_base: Base = "mean"
+    """What feels attraction and repulsion: the mean of the base Gaussian (mean), the whole policy (whole), the flows,
+    with the other's on its own base Gaussian (own) or on the agent's (shared); gaussian: the bases, without flows."""
     kl_clip: float | Literal["none"] = 1.0
     """Ignore a policy beyond this divergence (nats), for ar_divergence kl; none never does, as in the paper."""
     flows: int = 3

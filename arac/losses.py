@@ -15,7 +15,7 @@ from arac.policies import flows as radial
 from arac.policies.flow_policy import pre_tanh_log_prob
 from arac.replay import Batch
 
-Base: TypeAlias = Literal["whole", "own", "shared", "gaussian"]
+Base: TypeAlias = Literal["mean", "whole", "own", "shared", "gaussian"]
 Divergence: TypeAlias = Literal["bounded", "kl"]
 
 
@@ -142,15 +142,17 @@ def attraction_repulsion_loss(
     """Return Eqs. 1 and 10, `-mean(beta D(pi, pi'))`, and the distances. The caller multiplies by lambda.
 
     Args:
-        policy: feels the loss: its flows, if it has any, and else all of it.
+        policy: feels the loss.
         felt: is held still.
         observation: the states on which policies are compared.
         noise: standard normal numbers for the actions of `policy` there.
         divergence: "kl" is the paper's KL(pi || pi'). It grows without end, and the cheapest way to raise it is to
             contract, so that repulsion lowers the entropy. "bounded" is KL(pi || (pi + pi') / 2), at most log 2, with
             log pi held still: its force fades as policies part, and leaves the entropy alone.
-        base: "own" leaves each policy its own base Gaussian; "shared" puts the other flows on the base of `policy`;
-            "gaussian" compares the bases, which then feel the loss, without flows.
+        base: what is compared and what feels the loss, for flow policies. "mean" and "whole" compare whole policies: in
+            the first the mean of the base Gaussian alone feels it, in the second everything does. "own" does the same
+            for the flows alone; "shared" too, with the other flows on the base of `policy`. "gaussian" compares the
+            bases, which then feel the loss, without flows.
         kl_clip: a KL beyond this is not felt, neither as repulsion nor as attraction. For "kl" alone.
     """
 
@@ -175,8 +177,8 @@ def log_densities(
 ) -> tuple[Float[Array, " batch"], Float[Array, " batch"]]:
     """Return log pi(x) and log pi'(x) for one sample x of pi in each state, before tanh where both have it.
 
-    `base` concerns flow policies, whose gradient then reaches the flows alone, or the bases alone for "gaussian". Any
-    other policy counts as a whole and feels it as a whole.
+    `base` concerns flow policies, and is that of `attraction_repulsion_loss`. Any other policy counts as a whole and
+    feels it as a whole.
     """
     if not (isinstance(policy, FlowPolicy) and isinstance(other, FlowPolicy)):
         action, log_pi = policy.sample(observation, noise)
@@ -186,8 +188,11 @@ def log_densities(
     mean, log_std = policy.base(observation)
     if base in ("own", "shared"):
         mean, log_std = stop_gradient((mean, log_std))
+    flows = policy.flows
+    if base == "mean":  # neither spread nor shape, so that the entropy is left alone
+        log_std, flows = stop_gradient((log_std, flows))
     z = mean + jnp.exp(log_std) * noise
-    x, log_det = radial.forward_log_det(policy.flows, z)  # before tanh, which both share, so that it cancels
+    x, log_det = radial.forward_log_det(flows, z)  # before tanh, which both share, so that it cancels
     other_base = (mean, log_std) if base == "shared" else stop_gradient(other.base(observation))
     log_pi = gaussian.log_density(z, mean, log_std) - log_det
     return log_pi, pre_tanh_log_prob(x, *other_base, other.flows)

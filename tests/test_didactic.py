@@ -77,7 +77,7 @@ def test_modes_are_counted():
 
 def test_only_the_flows_feel_the_repulsion():
     [policies] = didactic.train(CONTENDERS["2 flows"], 1, [0])
-    slope = jax.jit(jax.grad(lambda one, weight: didactic.loss("own", one, weight, jax.random.key(1))))
+    slope = jax.jit(jax.grad(lambda one, weight: didactic.loss(Contender(2, 1.0), one, weight, jax.random.key(1))))
     early, late = slope(policy(policies), jnp.array(10.0)), slope(policy(policies), jnp.array(0.0))
     for then, later in zip(jax.tree.leaves(early.base), jax.tree.leaves(late.base), strict=True):
         np.testing.assert_array_equal(then, later)

@@ -141,7 +141,7 @@ def test_every_short_name_is_an_environment_with_the_papers_parameters():
     from arac.envs.tasks import TASKS
     from arac.presets import paper_table, task_name
 
-    ours = {"DeceptivePoint": 200, "PointMaze": 200, "DeceptiveWall": 50, "AntTrap": 1000}
+    ours = {"DeceptivePoint": 200, "PointMaze": 200, "PointMazeWide": 200, "DeceptiveWall": 50, "AntTrap": 1000}
     assert {task_name(name) for name in TASKS} - set(ours) == set(paper_table())
     for name, env_id in TASKS.items():
         assert envs.check(name).id == env_id

@@ -179,6 +179,8 @@ def test_everything_of_a_run_is_there(finished):
     sources = page.run("[...document.querySelectorAll('#repulsion g[data-series]')].map(g => g.dataset.series)")
     assert "other members" in sources
     assert any(source.startswith("archived") for source in sources)
+    legend = page.run("[...document.querySelectorAll('#repulsion-legend > span')].map(it => it.innerText)")
+    assert set(legend) == set(sources)
     assert len(page.run("[...document.querySelectorAll('#log p')].map(it => it.innerText)")) == len(rows)
     assert text(page, "#log p").startswith(f"{last['env_steps']} steps · generation {last['generation']} · fitness ")
     assert "hidden size" in text(page, "#settings")

@@ -56,6 +56,6 @@ EXPERIMENTS = {
         deceptive.plan,
         deceptive.show,
         small=Size(seeds=10, steps=15_000, envs=("DeceptivePoint",), algos=("arac", "sac", "sac_nf")),
-        full=Size(seeds=20, steps=30_000, envs=("PointMaze",), algos=tuple(ALGORITHMS)),
+        full=Size(seeds=20, steps=40_000, envs=("PointMazeWide",), algos=tuple(ALGORITHMS)),
     ),
 }

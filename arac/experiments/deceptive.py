@@ -42,6 +42,12 @@ def _from_above(boxes: tuple[Any, ...]) -> tuple[Box, ...]:
     return tuple((x - dx, y - dy, x + dx, y + dy) for (x, y, _), (dx, dy, _) in boxes)
 
 
+_MAZE = Trap(
+    "the agent ends beyond both walls",
+    lambda episode: bool(episode.observations[-1, 1] > PointMaze.PASSED),
+    (-1, -1, 1, 1),
+    goals=PointMaze.goals,
+)
 TRAPS = {
     "DeceptivePoint": Trap(
         "the agent ends in the far field",
@@ -49,12 +55,8 @@ TRAPS = {
         (-1, -1, 1, 1),
         goals=DeceptivePoint.goals,
     ),
-    "PointMaze": Trap(
-        "the agent ends beyond both walls",
-        lambda episode: bool(episode.observations[-1, 1] > PointMaze.PASSED),
-        (-1, -1, 1, 1),
-        goals=PointMaze.goals,
-    ),
+    "PointMaze": _MAZE,
+    "PointMazeWide": _MAZE,
     "DeceptiveWall": Trap(
         f"the ball ends beyond the cup (x > {traps.WALL_PASSED:g})",
         lambda episode: bool(episode.observations[-1, 0] > traps.WALL_PASSED),
@@ -76,6 +78,7 @@ SETTINGS: dict[str, Any] = {
 }  # fmt: skip
 SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {
     "ARAC": ("arac", {}),
+    "ARAC, target 2": ("arac", {"ar_target": 2.0}),
     "ARAC, lambda 0": ("arac", {"ar_coefficient": 0.0}),
     "SAC": ("sac", {"temperature": "auto"}),
     "SAC-NF": ("sac_nf", {}),

@@ -24,7 +24,7 @@ from jaxtyping import Array, Float
 from arac import streams
 from arac.experiments.outputs import write
 from arac.experiments.planning import Size
-from arac.losses import Base, Felt, attraction_repulsion_loss
+from arac.losses import Base, Divergence, Felt, attraction_repulsion_loss
 from arac.plotting import pyplot
 from arac.policies import FlowPolicy, gaussian
 from arac.policies import flows as radial
@@ -46,19 +46,23 @@ SMALLEST_MODE = 0.15  # peaks closer than about twice this are one
 
 @dataclass(frozen=True)
 class Contender:
-    """A kind of policy. Repulsion acts on its flows, as everywhere, or on its Gaussian where `base` says so.
+    """A kind of policy, and the repulsion that it feels.
 
-    So a policy with a fixed Gaussian and no flows does not feel it at all.
+    The paper's acts on flows, so that a policy with a fixed Gaussian and no flows does not feel it at all, or on the
+    Gaussian where `base` says so.
     """
 
     flows: int
     sigma: float | None  # None: learned
     base: Base = "own"
+    divergence: Divergence = "kl"
 
 
 CONTENDERS = {
     "Gaussian, learned variance": Contender(0, None, "gaussian"),
     **{f"{n} flow{'s' * (n != 1)}": Contender(n, 1.0) for n in range(5)},
+    "Gaussian, ARAC's default": Contender(0, None, "mean", "bounded"),
+    "4 flows, ARAC's default": Contender(4, 1.0, "mean", "bounded"),
 }
 
 
@@ -115,7 +119,7 @@ def train(
     keys = jax.vmap(jax.random.fold_in, (None, 0))(streams.key(0, "didactic"), jnp.arange(seeds))
     policies = jax.vmap(lambda _: jax.vmap(partial(_beginning, contender))(keys))(jnp.array(repulsions))
     optimiser = optax.adam(LEARNING_RATE)
-    slope = jax.grad(partial(loss, contender.base, l1=l1))
+    slope = jax.grad(partial(loss, contender, l1=l1))
 
     def step(time: Array, repulsion: Array, key: Array, learner: Any) -> Any:
         policy, moments = learner
@@ -139,7 +143,9 @@ def train(
     return over_time
 
 
-def loss(base: Base, policy: FlowPolicy, weight: Array, key: jax.Array, *, l1: float = 0.0) -> Float[Array, ""]:
+def loss(
+    contender: Contender, policy: FlowPolicy, weight: Array, key: jax.Array, *, l1: float = 0.0
+) -> Float[Array, ""]:
     """KL(policy || expert) by samples, the AR term with its weight, and the flows' size times `l1`."""
     state = jnp.zeros((BATCH, 1))
     noise = jax.random.normal(key, (BATCH, 2))
@@ -148,7 +154,9 @@ def loss(base: Base, policy: FlowPolicy, weight: Array, key: jax.Array, *, l1: f
     x, log_det = radial.forward_log_det(policy.flows, z)
     imitation = (gaussian.log_density(z, mean, log_std) - log_det - expert_log_density(x)).mean()
     repelled = Felt(jax.tree.map(lambda leaf: leaf[None], repulsive()), weight[None])
-    repulsion, _ = attraction_repulsion_loss(policy, repelled, state, noise, divergence="kl", base=base, kl_clip=None)
+    repulsion, _ = attraction_repulsion_loss(
+        policy, repelled, state, noise, divergence=contender.divergence, base=contender.base, kl_clip=None
+    )
     size = sum(jnp.abs(flow.centre).sum() + jnp.abs(flow.alpha) + jnp.abs(flow.beta) for flow in policy.flows)
     return imitation + repulsion + l1 * size
 
