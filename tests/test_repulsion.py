@@ -1,7 +1,10 @@
 """How far apart agents are: the measures against known cases, and the experiment on runs that are over in seconds."""
 
 import json
+from types import SimpleNamespace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -100,9 +103,25 @@ def test_variants_are_compared_in_the_same_states_with_the_same_noise(tmp_path):
     np.testing.assert_array_equal(one.kl, other.kl)
     np.testing.assert_array_equal(one.actions, other.actions)
     assert one.actions.shape == (repulsion.STATES, 5, repulsion.ACTIONS, 1)
+    assert one.action_distance == other.action_distance > 0
     again, _ = repulsion.compare({"one": folder, "other": folder})
     np.testing.assert_array_equal(one.actions, again.actions)
     np.testing.assert_array_equal(one.kl, again.kl)
+
+
+def test_the_distance_of_actions_is_the_mean_over_pairs_and_states():
+    positions = np.array([[0.0, 0.0], [3.0, 4.0], [0.0, 8.0]])
+
+    class Still:
+        def __init__(self, action):
+            self.action = action
+
+        def mode(self, states):
+            return jnp.broadcast_to(self.action, (len(states), 2))
+
+    jax.tree_util.register_pytree_node(Still, lambda one: ((one.action,), None), lambda _, parts: Still(*parts))
+    agent = SimpleNamespace(state=SimpleNamespace(population=Still(jnp.asarray(positions))))
+    assert repulsion.action_distance(agent, np.zeros((7, 3))) == pytest.approx((5 + 8 + 5) / 3)
 
 
 def test_the_papers_scale_is_humanoid():

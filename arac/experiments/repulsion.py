@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,7 @@ class Outcome:
     course: Course
     from_archived: float  # KL(elite || archived policy) of whole policies, the mean over the archive
     kl: Float[np.ndarray, "member member"]  # KL(row || column) over many states
+    action_distance: float  # between actions without noise, the mean over pairs of members and many states
     actions: Float[np.ndarray, "state member sample action"]
 
     @property
@@ -163,6 +164,7 @@ def compare(folders: Mapping[str, Path]) -> list[Outcome]:
                 course=course_of(folders[variant], agent.config.warmup_steps),
                 from_archived=_from_archived(agent.state, several, noise),
                 kl=np.asarray(pairwise_kl(agent.state.population, several, noise), np.float64),
+                action_distance=action_distance(agent, several),
                 actions=np.stack([sampled(agent, state, noise) for state, noise in zip(states, noises, strict=True)]),
             )
         )
@@ -173,6 +175,12 @@ def sampled(agent: Agent, state: np.ndarray, noise: np.ndarray) -> Float[np.ndar
     """Actions of every agent in one state."""
     repeated = np.broadcast_to(state, (noise.shape[1], len(state)))
     return np.asarray(jax.vmap(lambda policy, noise: policy.act(repeated, noise))(agent.state.population, noise))
+
+
+def action_distance(agent: Agent, states: np.ndarray) -> float:
+    """Return the mean distance between the actions without noise of two members, over pairs and states."""
+    actions = np.asarray(jax.vmap(lambda policy: policy.mode(states))(agent.state.population))
+    return float(np.mean([np.linalg.norm(one - other, axis=-1) for one, other in combinations(actions, 2)]))
 
 
 def own_neighbours(actions: Float[np.ndarray, "member sample action"]) -> float:
@@ -203,8 +211,9 @@ def _from_archived(state: Any, observation: Any, noise: Any) -> float:
 def as_table(outcomes: Sequence[Outcome]) -> str:
     lines = [
         "| task | ARAC with | KL between agents at the end | least KL after 30 % | entropy after 30 % | "
-        "nearest action is of the same agent | KL from archived policies | champion's return | better than lambda 0 |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "distance of actions | nearest action is of the same agent | KL from archived policies | champion's return | "
+        "better than lambda 0 |",
+        f"| {' | '.join(['---'] * 10)} |",
     ]
     for env in dict.fromkeys(outcome.env for outcome in outcomes):
         of_env = [outcome for outcome in outcomes if outcome.env == env]
@@ -214,6 +223,7 @@ def as_table(outcomes: Sequence[Outcome]) -> str:
                 _all([outcome.mean_kl for outcome in ours], ".2f"),
                 _all([outcome.least_kl for outcome in ours], ".2f"),
                 _all([outcome.entropy for outcome in ours], ".2f"),
+                _all([outcome.action_distance for outcome in ours], ".2f"),
                 _all([outcome.own_neighbours for outcome in ours], ".0%"),
                 _all([outcome.from_archived for outcome in ours], ".2f"),
                 _all([outcome.course.returns[-1] for outcome in ours], ",.0f"),
@@ -225,11 +235,11 @@ def as_table(outcomes: Sequence[Outcome]) -> str:
         "",
         "Means over seeds, each seed's own in brackets; divergences in nats. KL between agents: over pairs, at the end "
         f"on {STATES_FOR_KL} visited states, the same for all variants of a seed; the least at any evaluation after "
-        f"30 % of the steps. Neighbours: over {STATES} states with {ACTIONS} actions of each of {members} agents, in "
+        "30 % of the steps. Distance of actions: without noise, on the same states. "
+        f"Neighbours: over {STATES} states with {ACTIONS} actions of each of {members} agents, in "
         f"the space of actions; {100 / members:.0f} % is what agents that act alike would have. From archived "
         "policies: of the elites. Better than lambda 0: the probability that a run's champion ends with a higher "
-        "return, with its "
-        "95 % interval.",
+        "return, with its 95 % interval.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -252,8 +262,9 @@ def as_numbers(outcomes: Sequence[Outcome], size: Size) -> dict[str, Any]:
     runs = [
         {
             "env": o.env, "variant": o.variant, "seed": o.seed, "mean_kl": o.mean_kl, "kl": o.kl.tolist(),
-            "least_kl": o.least_kl, "entropy": o.entropy, "own_neighbours": o.own_neighbours,
-            "from_archived": o.from_archived, "champion_return": float(o.course.returns[-1]),
+            "least_kl": o.least_kl, "entropy": o.entropy, "action_distance": o.action_distance,
+            "own_neighbours": o.own_neighbours, "from_archived": o.from_archived,
+            "champion_return": float(o.course.returns[-1]),
             "course": {name: getattr(o.course, name).tolist() for name in ("steps", "kl", "entropy", "returns")},
         }
         for o in outcomes
