@@ -182,7 +182,7 @@ def wait_for_generations(run, generations):
         (["train", "Hopper-v5", "--replay-capacity", "500"], "replay_capacity"),
         (["train", "Hopper-v5", "--populaton-size", "3"], "--population-size"),
         (["train", "Hopper-v5", "--population-size", "many"], "--population-size"),
-        (["train", "Hopper-v5", "--sigma", "lerned"], "--sigma"),
+        (["train", "Hopper-v5", "--sigma", "lerned"], "--sigma takes a number or learned, got 'lerned'."),
         (["train"], "Gymnasium id"),
         (["trian", "Hopper-v5"], "Did you mean train"),
         (["resume", "nowhere"], "holds no run"),

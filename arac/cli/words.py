@@ -164,5 +164,9 @@ def _one_sentence(box: str) -> str:
     parts = [list(part) for is_rule, part in groupby(lines, lambda line: bool(re.match("──|---", line))) if not is_rule]
     first, *others = parts
     said = " ".join(first).removeprefix("Error parsing config: ").strip().rstrip(".")
+    if choice := re.match(r"Error parsing (\S+): no type matching (\S+) could be instantiated from \[(.*?)\]", said):
+        option, either, given = choice.groups()
+        kinds = re.sub("[{}]", "", either).replace("FLOAT", "a number").split("|")
+        return f"{option} takes {' or '.join(kinds)}, got {given}."
     meant = [line.split()[0] for part in others for line in part if line.startswith("--")]
     return f"{said}. Did you mean {' or '.join(meant[:3])}?" if "Unrecognized" in said and meant else f"{said}."
