@@ -116,9 +116,9 @@ class ARACConfig(SoftConfig):
     felt by all, repulsion only) or both."""
     ar_divergence: Divergence = "bounded"
     """bounded: at most log 2, without effect on the entropy; kl: the paper's."""
-    ar_base: Base = "mean"
-    """What feels attraction and repulsion: the mean of the base Gaussian (mean), the whole policy (whole), the flows,
-    with the other's on its own base Gaussian (own) or on the agent's (shared); gaussian: the bases, without flows."""
+    ar_base: Base = "mode"
+    """What feels attraction and repulsion: the action without noise (mode), the whole policy (whole), the flows, with
+    the other's on its own base Gaussian (own) or on the agent's (shared); gaussian: the bases, without flows."""
     kl_clip: float | Literal["none"] = 1.0
     """Ignore a policy beyond this divergence (nats), for ar_divergence kl; none never does, as in the paper."""
     flows: int = 3

@@ -15,7 +15,7 @@ from arac.policies import flows as radial
 from arac.policies.flow_policy import pre_tanh_log_prob
 from arac.replay import Batch
 
-Base: TypeAlias = Literal["mean", "whole", "own", "shared", "gaussian"]
+Base: TypeAlias = Literal["mode", "whole", "own", "shared", "gaussian"]
 Divergence: TypeAlias = Literal["bounded", "kl"]
 
 
@@ -149,10 +149,10 @@ def attraction_repulsion_loss(
         divergence: "kl" is the paper's KL(pi || pi'). It grows without end, and the cheapest way to raise it is to
             contract, so that repulsion lowers the entropy. "bounded" is KL(pi || (pi + pi') / 2), at most log 2, with
             log pi held still: its force fades as policies part, and leaves the entropy alone.
-        base: what is compared and what feels the loss, for flow policies. "mean" and "whole" compare whole policies: in
-            the first the mean of the base Gaussian alone feels it, in the second everything does. "own" does the same
-            for the flows alone; "shared" too, with the other flows on the base of `policy`. "gaussian" compares the
-            bases, which then feel the loss, without flows.
+        base: what is compared and what feels the loss, for flow policies. "mode" and "whole" compare whole policies: in
+            the first the loss can move a policy but not change its spread, in the second it can do both. "own" lets
+            the flows alone feel it; "shared" too, with the other flows on the base of `policy`. "gaussian" compares
+            the bases, which then feel the loss, without flows.
         kl_clip: a KL beyond this is not felt, neither as repulsion nor as attraction. For "kl" alone.
     """
 
@@ -188,13 +188,13 @@ def log_densities(
     mean, log_std = policy.base(observation)
     if base in ("own", "shared"):
         mean, log_std = stop_gradient((mean, log_std))
-    flows = policy.flows
-    if base == "mean":  # neither spread nor shape, so that the entropy is left alone
-        log_std, flows = stop_gradient((log_std, flows))
     z = mean + jnp.exp(log_std) * noise
-    x, log_det = radial.forward_log_det(flows, z)  # before tanh, which both share, so that it cancels
+    x, log_det = radial.forward_log_det(policy.flows, z)  # before tanh, which both share, so that it cancels
     other_base = (mean, log_std) if base == "shared" else stop_gradient(other.base(observation))
     log_pi = gaussian.log_density(z, mean, log_std) - log_det
+    if base == "mode":  # the action without noise moves, and takes the samples along as they lie around it
+        mode = radial.forward(policy.flows, mean)
+        x, log_pi = mode + stop_gradient(x - mode), stop_gradient(log_pi)
     return log_pi, pre_tanh_log_prob(x, *other_base, other.flows)
 
 

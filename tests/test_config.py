@@ -171,7 +171,7 @@ def test_a_value_that_is_not_allowed_is_refused_in_one_line_with_field_and_value
         ("discount", [0, 1, 0.99]),
         ("flows", [0, 5]),
         ("store_evaluation", [True, False]),
-        ("ar_base", ["mean", "whole", "shared", "own", "gaussian"]),
+        ("ar_base", ["mode", "whole", "shared", "own", "gaussian"]),
         ("ar_divergence", ["bounded", "kl"]),
         ("ar_from", ["archive", "members", "both"]),
         ("critic", ["value", "twin"]),

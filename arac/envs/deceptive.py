@@ -90,7 +90,7 @@ class PointMaze(PointEnv):
     The reward is minus the distance to the goal's centre, as the crow flies, so that it falls on the way through either
     gap: in front of the first wall a point is at about -260 in an episode, in front of the second at about -127. A way
     through both is worth about -30, and ends the episode at the goal. The geometry is that of QDax's maze; a wider
-    `gap` makes it easier. PointMazeWide has gaps of 0.6.
+    `gap` makes it easier. PointMazeWide has gaps of 0.9.
     """
 
     SPEED: ClassVar[float] = 0.1

@@ -42,7 +42,7 @@ def register() -> None:
         "Walker2dV2Like": ("gymnasium.envs.mujoco.walker2d_v5:Walker2dEnv", 1000, {"xml_file": "walker2d.xml"}),
         "DeceptivePoint": ("arac.envs.deceptive:DeceptivePoint", 200, {}),
         "PointMaze": ("arac.envs.deceptive:PointMaze", 200, {}),
-        "PointMazeWide": ("arac.envs.deceptive:PointMaze", 200, {"gap": 0.6}),
+        "PointMazeWide": ("arac.envs.deceptive:PointMaze", 200, {"gap": 0.9}),
         "DeceptiveWall": ("arac.envs.traps:DeceptiveWall", 50, {}),
         "AntTrap": ("arac.envs.traps:AntTrap", 1000, {}),
     }
