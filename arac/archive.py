@@ -1,6 +1,7 @@
 """The archive: earlier policies, kept diverse in fitness by niching (Algorithm 3 and Section 3.1 of the paper)."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeAlias
 
 import jax
@@ -12,6 +13,11 @@ from arac.population import put, take
 
 Strategy: TypeAlias = Literal["proactive", "reactive"]
 Targets: TypeAlias = Literal["archive", "members", "both"]
+
+
+@partial(jax.jit, static_argnums=1)
+def _empty_slots(like: Policy, capacity: int) -> Policy:
+    return jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), like)
 
 
 @jax.tree_util.register_dataclass
@@ -27,8 +33,7 @@ class Archive:
     @staticmethod
     def empty(like: Policy, capacity: int) -> "Archive":
         """`like` is one policy, for the shapes."""
-        policies = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), like)
-        return Archive(policies, np.zeros(capacity), np.zeros(capacity, np.int64), 0)
+        return Archive(_empty_slots(like, capacity), np.zeros(capacity), np.zeros(capacity, np.int64), 0)
 
     @property
     def capacity(self) -> int:

@@ -71,13 +71,7 @@ class ReplayBuffer:
         self.capacity = capacity
         # Every episode needs one row more than it has steps; a sixteenth is enough for episodes of 16 steps.
         self.rows = row_count(capacity)
-        self.storage = Storage(
-            observations=jnp.zeros((self.rows, observation_size), jnp.float32),
-            actions=jnp.zeros((self.rows, action_size), jnp.float32),
-            rewards=jnp.zeros(self.rows, jnp.float32),
-            terminals=jnp.zeros(self.rows, bool),
-            starts=jnp.zeros(capacity, jnp.int32),
-        )
+        self.storage = _empty(capacity, observation_size, action_size)
         self.unsaved: deque[Episode] = deque()  # the newest episodes, until a checkpoint has them
         self.saved: list[Any] = []  # the files that hold those before, as checkpoints list them
         self._clear()
@@ -186,6 +180,18 @@ class ReplayBuffer:
         self._oldest_row = (self._oldest_row + steps + 1) % self.rows
         self._oldest_start = (self._oldest_start + steps) % self.capacity
         self._count -= steps
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _empty(capacity: int, observation_size: int, action_size: int) -> Storage:
+    rows = row_count(capacity)
+    return Storage(
+        observations=jnp.zeros((rows, observation_size), jnp.float32),
+        actions=jnp.zeros((rows, action_size), jnp.float32),
+        rewards=jnp.zeros(rows, jnp.float32),
+        terminals=jnp.zeros(rows, bool),
+        starts=jnp.zeros(capacity, jnp.int32),
+    )
 
 
 def row_count(capacity: int) -> int:

@@ -53,13 +53,19 @@ class Learner(NamedTuple):
 
     @staticmethod
     def begin(rules: Rules, policy: DeterministicPolicy, critic: TwinCritic) -> "Learner":
-        fresh = CriticLearner(critic, critic_optimiser(rules).init(critic.online))
-        return Learner(begin_actor(rules, policy), policy, fresh)
+        return Learner(begin_actor(rules, policy), policy, begin_critic(rules, critic))
 
 
+@partial(jax.jit, static_argnums=0)
 def begin_actor(rules: Rules, policy: DeterministicPolicy) -> Actor:
     """With a fresh optimiser."""
     return Actor(policy, optax.adam(rules.actor_learning_rate).init(policy))
+
+
+@partial(jax.jit, static_argnums=0)
+def begin_critic(rules: Rules, critic: TwinCritic) -> CriticLearner:
+    """With a fresh optimiser."""
+    return CriticLearner(critic, critic_optimiser(rules).init(critic.online))
 
 
 def critic_optimiser(rules: Rules) -> optax.GradientTransformation:

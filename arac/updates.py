@@ -71,6 +71,12 @@ def adam(rules: Rules) -> optax.GradientTransformation:
     return optax.adam(rules.learning_rate)
 
 
+@partial(jax.jit, static_argnums=0)
+def fresh_optimiser(rules: Rules, parameters: Any) -> OptimiserState:
+    """Return Adam's state before the first step."""
+    return adam(rules).init(parameters)
+
+
 def gradient_step(rules: Rules, parameters: Any, gradient: Any, optimiser: OptimiserState) -> tuple[Any, Any]:
     """One step of Adam: the new parameters and the new optimiser state."""
     change, optimiser = adam(rules).update(gradient, optimiser)
@@ -295,19 +301,26 @@ def actor_updates(
         drawn = jax.vmap(lambda key: draw(rules.batch_size, contents, jax.random.fold_in(key, i)))(keys)
         return drawn, draw_partners(jax.random.fold_in(keys[0], i), members)
 
-    def step(drawn: Any, learners: Any, forces: Any) -> Any:
-        (positions, noise), partners = drawn
-        observation = jax.vmap(lambda where: replay.gather(contents, where).observation)(positions)
-        return population_step(rules, learners, critic, jnp.float32(temperature), forces, partners, observation, noise)
-
     def update(drawn: Any, carry: Any) -> Any:
+        (positions, noise), partners = drawn
         learners, forces, totals = carry
-        learners, forces, metrics = step(drawn, learners, forces)
+        observation = jax.vmap(lambda where: replay.gather(contents, where).observation)(positions)
+        learners, forces, metrics = population_step(
+            rules, learners, critic, jnp.float32(temperature), forces, partners, observation, noise
+        )
         return learners, forces, jax.tree.map(jnp.add, totals, metrics)
 
-    shapes = jax.eval_shape(lambda: step(draw_all(0), learners, forces)[2])
-    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    return repeat(start, stop, draw_all, update, (learners, forces, zeros))
+    return repeat(start, stop, draw_all, update, (learners, forces, no_metrics(members, forces)))
+
+
+def no_metrics(members: int, forces: Forces | None) -> tuple[ActorMetrics, ForceMetrics | None]:
+    """Return the metrics of no updates, which `population_step`'s are added to."""
+    none = ActorMetrics(*[jnp.zeros(members)] * 2)
+    if forces is None:
+        return none, None
+    living = Divergences(*[jnp.zeros((members, 1))] * 2)
+    archived = None if forces.archived is None else Divergences(*[jnp.zeros(forces.archived.weights.shape)] * 2)
+    return none, ForceMetrics(living, archived)
 
 
 def draw_partners(key: jax.Array, members: int) -> Int[Array, " member"]:

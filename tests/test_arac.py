@@ -145,7 +145,7 @@ def test_nothing_is_archived_before_the_population_has_learned():
 @pytest.mark.parametrize("source", ["archive", "members"])
 def test_lambda_changes_those_who_feel_and_nobody_else_in_the_first_generation_that_feels_it(source):
     lengths, fitness = [20] * 10, [np.arange(5.0), np.arange(5.0)]
-    config = ARACConfig(**SMALL, eval_interval=0, actor_coefficient=5.0, ar_from=source, ar_coefficient=1.0)
+    config = ARACConfig(**SMALL, eval_interval=0, actor_coefficient=5.0, ar_from=source)
     generations = 2 if source == "archive" else 1
     with_ar, _, _ = run(config, lengths[: 5 * generations], fitness)
     without, _, _ = run(replace(config, ar_coefficient=0), lengths[: 5 * generations], fitness)

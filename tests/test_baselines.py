@@ -256,8 +256,15 @@ def test_the_command_trains_each_of_them(tmp_path, monkeypatch, capsys):
         assert main(["train", "InvertedPendulum-v5", "--algo", name, "--steps", "100", *small]) == 0
         said = capsys.readouterr().out
         assert "champion with a return of" in said
-    no_updates = ["--steps", "40", "--hidden-size", "16", "--warmup-steps", "40", "--eval-episodes", "1"]
-    assert main(["train", "Hopper", "--algo", "erl", *no_updates, "--workers", "0"]) == 0
+
+
+def test_the_command_says_whose_parameters_it_takes(tmp_path, monkeypatch, capsys):
+    def stopped(*_args, **_settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(arac.ERL, "learn", stopped)
+    assert main(["train", "Hopper", "--algo", "erl", "--hidden-size", "16"]) == 130
     assert "its authors' parameters for Hopper" in capsys.readouterr().out
 
 

@@ -16,6 +16,12 @@ from arac.experiments.curves import curve
 from arac.timings import Timing, timings
 
 
+@pytest.fixture
+def _undrawn(monkeypatch):
+    """No figures, which take longer than all else: for tests of what a report says."""
+    monkeypatch.setattr(report.figures, "draw", lambda *_: None)
+
+
 def test_runs_are_found_at_any_depth_and_each_once(tmp_path):
     first = run_folder(tmp_path / "deep" / "deeper" / "one")
     for part in runs.FOLDERS:
@@ -73,6 +79,7 @@ def test_timings_are_read_line_by_line_without_what_is_torn_or_odd(tmp_path):
     assert timings(path) == [Timing(10, 1, 5.0, {"update": 4.0}), Timing(10, 2, 5.0, {"update": 4.0})]
 
 
+@pytest.mark.usefixtures("_undrawn")
 def test_names_that_are_no_text_stay_apart(tmp_path):
     """By their names runs are told apart: two that looked the same would be mixed without a word."""
     for number, name in enumerate([b"r\xff", b"r\xfe", b"r\\xff"]):
@@ -84,6 +91,7 @@ def test_names_that_are_no_text_stay_apart(tmp_path):
     assert "r\\xfe" in written(tmp_path)
 
 
+@pytest.mark.usefixtures("_undrawn")
 @pytest.mark.parametrize(
     ("harm", "reason"),
     [
@@ -191,6 +199,7 @@ def test_a_champion_that_is_older_than_the_run_or_damaged_is_left_out_and_said(t
     )
 
 
+@pytest.mark.usefixtures("_undrawn")
 @pytest.mark.parametrize(
     ("champion", "reason"),
     [

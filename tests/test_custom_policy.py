@@ -277,7 +277,7 @@ def test_the_example_is_a_density_and_acts_alike_in_numpy_and_jax():
     assert np.trapezoid(np.exp(acting.log_prob(observation, grid)), grid[:, 0]) == pytest.approx(1, abs=1e-3)
     noise = rng.standard_normal((500, 1), np.float32)
     for here, there in zip(
-        acting.sample(observation, noise), policy.sample(observation, jnp.array(noise)), strict=True
+        acting.sample(observation, noise), jax.jit(KumaraswamyPolicy.sample)(policy, observation, noise), strict=True
     ):
         np.testing.assert_allclose(here, there, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(

@@ -53,7 +53,7 @@ TINY = {
     "warmup_steps": 50,
     "eval_episodes": 2,
     "replay_capacity": 10_000,
-    "workers": 1,
+    "workers": 0,
 }
 FEW = {"population_size": 2, "elites": 2}  # with a policy of one's own
 SMALLER = {"--steps": "400", "--episodes": "2", "--port": "0"}

@@ -108,9 +108,9 @@ def individual(value, units=50):
 
 
 def test_crossover_exchanges_whole_units_and_leaves_biases():
-    rates = []
+    rates, cross = [], jax.jit(crossover)
     for seed in range(200):
-        one, other = crossover(jax.random.key(seed), individual(0.0), individual(1.0))
+        one, other = cross(jax.random.key(seed), individual(0.0), individual(1.0))
         first, second = np.asarray(one.weights[0]), np.asarray(other.weights[0])
         assert (first == first[0]).all(), "a unit is whole"
         assert ((first[0] == 1) & (second[0] == 0)).sum() == 0, "one overwrites the other, they never swap"
@@ -124,7 +124,7 @@ def test_crossover_exchanges_whole_units_and_leaves_biases():
 
 def test_mutation_rates_by_counting():
     before = MLP((jnp.ones((400, 500)),), (jnp.ones(500),))
-    after = mutate(jax.random.key(0), before, MUTATION)
+    after = jax.jit(mutate)(jax.random.key(0), before, MUTATION)
     weights = np.asarray(after.weights[0]).ravel()
     changed = weights[weights != 1]
     assert len(changed) / weights.size == pytest.approx(0.1, abs=0.005)
@@ -139,7 +139,7 @@ def test_mutation_rates_by_counting():
 
 def test_mutation_leaves_norms_alone():
     network = MLP.init(jax.random.key(0), (5, 8, 2), Style("elu", norm="after"))
-    changed = mutate(jax.random.key(1), network, MUTATION._replace(fraction=1.0))
+    changed = jax.jit(mutate)(jax.random.key(1), network, MUTATION._replace(fraction=1.0))
     np.testing.assert_array_equal(changed.norms[0].scale, network.norms[0].scale)
     assert (np.asarray(changed.weights[0]) != np.asarray(network.weights[0])).all()
 

@@ -321,5 +321,5 @@ def test_mlp_starts_uniform_within_one_over_root_fan_in():
 def test_a_numpy_action_meets_jax_parameters_under_tracing():
     policy = FlowPolicy.init(jax.random.key(0), 3, 2, hidden=(8,), flows=1, sigma=0.5)
     observation, action = np.zeros(3, np.float32), np.full(2, 0.1, np.float32)
-    gradient = jax.grad(lambda p: p.log_prob(observation, action))(policy)
+    gradient = jax.jit(jax.grad(lambda p: p.log_prob(observation, action)))(policy)
     assert np.isfinite(gradient.flows[0].centre).all()

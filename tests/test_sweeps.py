@@ -25,12 +25,14 @@ from arac.sweeps.launch import Ended, Resources, _Cores, _graphics
 from arac.sweeps.ledger import Entry, Ledger, together
 from arac.timings import Spent, pace
 
-SETTINGS = {"hidden_size": 8, "batch_size": 8, "warmup_steps": 200, "eval_episodes": 1, "eval_interval": 200}
+SETTINGS = {"hidden_size": 16, "batch_size": 16, "warmup_steps": 200, "eval_episodes": 1, "eval_interval": 200}
 SETTINGS |= {"replay_capacity": 10_000}
 
 
-def job(name="one", seed=0, steps=600, env="DeceptivePoint", **settings):
-    return Job(name, "sac", env, seed, steps, {**SETTINGS, **settings})
+def job(name="one", seed=0, steps=600, env="helpers:Probe-v0", **settings):
+    """A run of episodes of 200 steps."""
+    kwargs = {"length": 200} if env == "helpers:Probe-v0" else {}
+    return Job(name, "sac", env, seed, steps, {**SETTINGS, **settings}, env_kwargs=kwargs)
 
 
 GOOD = """\
@@ -238,9 +240,9 @@ def test_a_larger_number_of_steps_goes_on_from_what_is_there(finished):
 
 @pytest.mark.parametrize(
     ("other", "said"),
-    [({"hidden_size": 16}, "hidden_size is 16, was 8"), ({"seed": 3}, "seed is 3, was 0"),
+    [({"hidden_size": 8}, "hidden_size is 8, was 16"), ({"seed": 3}, "seed is 3, was 0"),
      ({"steps": 400}, "more than 400"),
-     ({"env": "Hopper"}, "environment.id is 'Hopper-v5', was 'arac/DeceptivePoint-v0'")],
+     ({"env": "Hopper"}, "environment.id is 'Hopper-v5', was 'helpers:Probe-v0'")],
 )  # fmt: skip
 def test_a_folder_with_another_run_is_refused(other, said, finished):
     with pytest.raises(UserError, match=said):
@@ -250,8 +252,8 @@ def test_a_folder_with_another_run_is_refused(other, said, finished):
 def test_so_is_one_whose_settings_are_no_longer_asked_for(finished):
     """Its numbers are not those of the defaults, which the same name would stand for."""
     fewer = {name: value for name, value in SETTINGS.items() if name != "hidden_size"}
-    with pytest.raises(UserError, match="hidden_size is 256, was 8"):
-        check([Job("one", "sac", "DeceptivePoint", 0, 600, fewer)], finished[0])
+    with pytest.raises(UserError, match="hidden_size is 256, was 16"):
+        check([replace(job("one"), settings=fewer)], finished[0])
     with pytest.raises(UserError, match=r"environment.max_episode_steps is 50, was \d+"):
         check([replace(job("one"), max_episode_steps=50)], finished[0])
 

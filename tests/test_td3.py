@@ -20,6 +20,19 @@ OBS, ACT = 3, 2
 RULES = Rules(actor_learning_rate=1e-3, critic_learning_rate=2e-3, tau=0.1, batch_size=8)
 
 
+target_of = jax.jit(smoothed_target)
+actor_loss = jax.jit(deterministic_actor_loss)
+
+
+@jax.jit
+def init_branched_q(key):
+    return BranchedQ.init(key, OBS, ACT, branch=6, joint=7)
+
+
+def a_tenth_nearer(target, online):
+    return jax.tree.map(lambda slow, fast: 0.9 * np.asarray(slow) + 0.1 * np.asarray(fast), target, online)
+
+
 def policy(seed=0, **options):
     chosen = {"hidden": (16, 16), "exploration": 0.1, **options}
     return DeterministicPolicy.init(jax.random.key(seed), OBS, ACT, **chosen)
@@ -77,7 +90,7 @@ def assert_same_trees(one, other, **tolerance):
 def test_the_target_takes_the_smaller_q_of_a_smoothed_action():
     data, pi, q = batch(), policy(), critic().target
     noise = np.random.default_rng(1).normal(size=(8, ACT)).astype(np.float32)
-    got = smoothed_target(q, pi, data, jnp.asarray(noise), jnp.float32(0.9))
+    got = target_of(q, pi, data, noise, 0.9)
     action = np.clip(np.tanh(forward(pi.network, np.asarray(data.next_observation))) + noise, -1, 1)
     value = both_q(q, np.asarray(data.next_observation), action).min(0)
     expected = np.asarray(data.reward) + 0.9 * np.where(data.terminal, 0, value)
@@ -88,11 +101,9 @@ def test_the_smoothing_noise_is_scaled_and_then_clipped():
     """With an enormous deviation every action of the target is off by exactly the clip, up or down."""
     rules = RULES._replace(target_noise=1e6, target_noise_clip=0.25)
     data, start = batch(), learner()
-    noise = jnp.where(jax.random.bernoulli(jax.random.key(0), shape=(8, ACT)), 1.0, -1.0)
-    _, loss = jax.jit(critic_step, static_argnums=0)(
-        rules, start.critic, start.target_policy, jnp.float32(0.9), data, noise
-    )
-    target = smoothed_target(start.critic.critic.target, start.target_policy, data, 0.25 * noise, jnp.float32(0.9))
+    noise = np.random.default_rng(0).choice(np.float32([-1, 1]), (8, ACT))
+    _, loss = jax.jit(critic_step, static_argnums=0)(rules, start.critic, start.target_policy, 0.9, data, noise)
+    target = target_of(start.critic.critic.target, start.target_policy, data, 0.25 * noise, 0.9)
     q = both_q(start.critic.critic.online, np.asarray(data.observation), np.asarray(data.action))
     assert float(loss) == pytest.approx(float(((q - np.asarray(target)) ** 2).mean(1).sum()), rel=1e-4)
 
@@ -112,7 +123,7 @@ def slope(loss, tree, leaf, index, step=1e-2):
 @pytest.mark.parametrize("index", [(0, 1, 2), (1, 2, 5), (1, 0, 7)])
 def test_the_critics_gradient_by_finite_differences(index):
     data, start = batch(size=64), learner()
-    target = smoothed_target(start.critic.critic.target, start.target_policy, data, jnp.zeros((64, ACT)), 0.9)
+    target = target_of(start.critic.critic.target, start.target_policy, data, np.zeros((64, ACT), np.float32), 0.9)
     online = start.critic.critic.online
     gradient = jax.jit(jax.grad(q_loss))(online, target, data)
     assert float(jax.tree.leaves(gradient)[0][index]) == pytest.approx(
@@ -123,7 +134,7 @@ def test_the_critics_gradient_by_finite_differences(index):
 def test_the_actor_climbs_the_first_q_alone():
     data, pi, q = batch(size=64), policy(), critic().online
     expected = -both_q(q, np.asarray(data.observation), np.tanh(forward(pi.network, np.asarray(data.observation))))[0]
-    assert float(deterministic_actor_loss(pi, q, data.observation)) == pytest.approx(expected.mean(), rel=1e-4)
+    assert float(actor_loss(pi, q, data.observation)) == pytest.approx(expected.mean(), rel=1e-4)
     gradient = jax.jit(jax.grad(deterministic_actor_loss))(pi, q, data.observation)
     index = (1, 3)
     assert float(jax.tree.leaves(gradient)[0][index]) == pytest.approx(
@@ -156,7 +167,7 @@ def test_the_actor_and_the_targets_move_with_every_second_update():
         (second.target_policy, second.actor.policy, first.target_policy),
         (second.critic.critic.target, second.critic.critic.online, first.critic.critic.target),
     ):
-        assert_same_trees(after, jax.tree.map(lambda slow, fast: 0.9 * slow + 0.1 * fast, old, online))
+        assert_same_trees(after, a_tenth_nearer(old, online))
 
 
 def test_the_first_step_of_adam_goes_against_the_gradient_by_the_learning_rate():
@@ -192,7 +203,7 @@ def test_learners_side_by_side_are_as_each_alone():
 def test_without_delay_smoothing_and_with_one_q_it_is_ddpg():
     """ERL's learner, one update in terms of Optax and the closed formula of DDPG's target."""
     rules = RULES._replace(target_noise=0.0, policy_delay=1, gradient_clip=0.01)
-    q = TwinQ(over_members(lambda key: BranchedQ.init(key, OBS, ACT, branch=6, joint=7), jax.random.key(0), 1))
+    q = TwinQ(jax.jit(lambda key: over_members(init_branched_q, key, 1))(jax.random.key(0)))
     start = Learner.begin(rules, policy(), TwinCritic(q, q))
     after, _ = run(stack([start]), 0, 1, rules=rules)
     data, _ = drawn_batch(filled(), jax.random.split(jax.random.key(5), 1)[0])
@@ -219,17 +230,15 @@ def test_a_critic_alone_and_an_actor_alone_are_the_same_steps():
     start, contents, key = learner(), filled(), jax.random.key(3)
     after, _ = critic_updates(RULES, start.critic, start.actor.policy, 0.9, contents, key, 0, 1)
     data, noise = drawn_batch(contents, key)
-    expected, _ = jax.jit(critic_step, static_argnums=0)(
-        RULES, start.critic, start.actor.policy, jnp.float32(0.9), data, noise
-    )
+    expected, _ = jax.jit(critic_step, static_argnums=0)(RULES, start.critic, start.actor.policy, 0.9, data, noise)
     assert_same_trees(after.critic.online, expected.critic.online)
     old, online = start.critic.critic.target, expected.critic.online
-    assert_same_trees(after.critic.target, jax.tree.map(lambda slow, fast: 0.9 * slow + 0.1 * fast, old, online))
+    assert_same_trees(after.critic.target, a_tenth_nearer(old, online))
     actor, total = actor_updates(
         RULES, begin_actor(RULES, start.actor.policy), after.critic.online, contents, key, 0, 50
     )  # fmt: skip
-    later = deterministic_actor_loss(actor.policy, after.critic.online, data.observation)
-    assert float(later) < float(deterministic_actor_loss(start.actor.policy, after.critic.online, data.observation))
+    later = actor_loss(actor.policy, after.critic.online, data.observation)
+    assert float(later) < float(actor_loss(start.actor.policy, after.critic.online, data.observation))
     assert np.isfinite(float(total))
 
 
@@ -270,7 +279,7 @@ def test_styles_are_what_their_names_say():
 
 
 def test_erls_critic_has_a_branch_for_the_state_and_one_for_the_action():
-    q = BranchedQ.init(jax.random.key(0), OBS, ACT, branch=6, joint=7)
+    q = init_branched_q(jax.random.key(0))
     pair = np.random.default_rng(0).normal(size=(5, OBS + ACT)).astype(np.float32)
 
     def elu(x):
@@ -282,4 +291,6 @@ def test_erls_critic_has_a_branch_for_the_state_and_one_for_the_action():
     joined = np.concatenate([elu(linear(q.state, pair[:, :OBS])), elu(linear(q.action, pair[:, OBS:]))], 1)
     hidden = linear(q.joint, joined)
     hidden = (hidden - hidden.mean(1, keepdims=True)) / np.sqrt(hidden.var(1, keepdims=True) + 1e-5)
-    np.testing.assert_allclose(q(jnp.asarray(pair)), linear(q.joint, elu(hidden), 1), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        jax.jit(BranchedQ.__call__)(q, pair), linear(q.joint, elu(hidden), 1), rtol=1e-4, atol=1e-5
+    )

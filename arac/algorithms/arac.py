@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -26,8 +27,8 @@ from arac.updates import (
     Forces,
     Rules,
     actor_updates,
-    adam,
     critic_updates,
+    fresh_optimiser,
 )
 
 
@@ -71,10 +72,10 @@ def init(config: ARACConfig, env: EnvSpec, seed: int, policy: type[CustomPolicy]
         env.action_size,
         (config.hidden_size,) * 2,
     )
-    optimiser = adam(soft_rules(config))
+    begin = partial(fresh_optimiser, soft_rules(config))
     return State(
-        actors=ActorLearner(population, jax.vmap(optimiser.init)(population)),
-        critic=CriticLearner(critic, optimiser.init(critic.online)),
+        actors=ActorLearner(population, jax.vmap(begin)(population)),
+        critic=CriticLearner(critic, begin(critic.online)),
         archive=Archive.empty(take(population, 0), config.archive_capacity),
         log_coefficient=np.full(config.population_size, first_log_coefficient(config), np.float32),
         elites=streams.rng(seed, "first-elites").permutation(config.population_size)[: config.elites],
@@ -143,10 +144,11 @@ def update_actors(
     forces = None
     if config.ar_coefficient != 0 and (repels_members(config) or felt is not None):
         forces = Forces(jnp.asarray(state.log_coefficient), jnp.asarray(state.elites), felt)
+    fixed = soft_rules(config) if forces is None else rules(config, context.env.action_size)
     actors, sums = state.actors, []
     for start, stop in context.progress.chunks("actors", count):
         actors, forces, metrics = actor_updates(
-            rules(config, context.env.action_size),
+            fixed,
             actors,
             state.critic.critic,
             config.temperature,

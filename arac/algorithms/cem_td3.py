@@ -15,7 +15,7 @@ from arac.evolution import Distribution, ask, tell
 from arac.networks import Style, tapered
 from arac.policies import DeterministicPolicy
 from arac.population import put, stack, take, top_k
-from arac.td3_updates import CriticLearner, Rules, actor_updates, begin_actor, critic_optimiser, critic_updates
+from arac.td3_updates import CriticLearner, Rules, actor_updates, begin_actor, begin_critic, critic_updates
 
 
 @jax.tree_util.register_dataclass
@@ -62,7 +62,7 @@ def init(config: CEMTD3Config, env: EnvSpec, seed: int) -> State:
     variance = jax.tree.map(lambda leaf: jnp.full_like(leaf, config.initial_variance), mean)
     return State(
         distribution=Distribution(mean, variance, jnp.float32(config.damping)),
-        critic=CriticLearner(critic, critic_optimiser(rules(config)).init(critic.online)),
+        critic=begin_critic(rules(config), critic),
         last_steps=0,
         generation=0,
         env_steps=0,

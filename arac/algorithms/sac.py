@@ -26,9 +26,9 @@ from arac.updates import (
     OptimiserState,
     Rules,
     actor_step,
-    adam,
     critic_step,
     draw,
+    fresh_optimiser,
     gradient_step,
     repeat,
 )
@@ -65,15 +65,15 @@ def init(config: SACConfig | SACNFConfig, env: EnvSpec, seed: int, policy: type[
     hidden = (config.hidden_size,) * 2
     actor = init_actor(config, env, streams.key(seed, "population"), policy)
     critic = init_critic(streams.key(seed, "critic-init"), config.critic, env.observation_size, env.action_size, hidden)
-    optimiser = adam(soft_rules(config))
+    rules = soft_rules(config)
     temperature = 1.0 if config.temperature == "auto" else max(config.temperature, 1e-30)  # the log of 0 is not finite
     log_temperature = jnp.log(jnp.float32(temperature))
     return State(
         learner=Learner(
-            ActorLearner(actor, optimiser.init(actor)),
-            CriticLearner(critic, optimiser.init(critic.online)),
+            ActorLearner(actor, fresh_optimiser(rules, actor)),
+            CriticLearner(critic, fresh_optimiser(rules, critic.online)),
             log_temperature,
-            optimiser.init(log_temperature),
+            fresh_optimiser(rules, log_temperature),
         ),
         generation=0,
         env_steps=0,

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from arac import replay, streams
@@ -13,7 +15,7 @@ from arac.envs import EnvSpec
 from arac.policies import DeterministicPolicy
 from arac.population import top_k
 from arac.progress import Progress
-from arac.replay import ReplayBuffer
+from arac.replay import Contents, ReplayBuffer
 from arac.rollout.episode import Acting
 from arac.rollout.rollouts import Rollouts
 from arac.updates import Rules, draw
@@ -121,10 +123,8 @@ def measure(context: Context, state: Any, played: Played, archive_size: int, los
     kl = np.zeros((len(played.returns),) * 2)
     if not isinstance(state.population, DeterministicPolicy):
         key = streams.key(context.seed, "diversity", state.generation)
-        contents = context.replay.contents
-        drawn = draw(context.config.batch_size, contents, key)
-        observation = replay.gather(contents, drawn.positions).observation
-        kl = np.asarray(pairwise_kl(state.population, observation, drawn.noise), np.float64)
+        observation, noise = _draw_states(context.config.batch_size, context.replay.contents, key)
+        kl = np.asarray(pairwise_kl(state.population, observation, noise), np.float64)
     return Evaluation(
         env_steps=state.env_steps,
         generation=state.generation,
@@ -136,6 +136,13 @@ def measure(context: Context, state: Any, played: Played, archive_size: int, los
         archive_size=archive_size,
         losses=losses,
     )
+
+
+@partial(jax.jit, static_argnums=0)
+def _draw_states(batch_size: int, contents: Contents, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Draw states from replay and noise for the actions there."""
+    drawn = draw(batch_size, contents, key)
+    return replay.gather(contents, drawn.positions).observation, drawn.noise
 
 
 def summary(fitness: np.ndarray) -> dict[str, float]:
