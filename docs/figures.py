@@ -21,7 +21,7 @@ from arac.policies.gaussian import Gaussian
 LOW, HIGH, PLAIN = "#d1711f", "#2b6cb0", "#9aa0a6"
 EDGE = 2.6  # of the plane that is drawn
 WIDTH = 0.8  # standard deviation of the base
-TEMPERATURE, SLOPE, LAMBDA = 0.2, 0.15, 1.0  # of the losses with which an elite is moved
+TEMPERATURE, SLOPE, LAMBDA = 0.2, 0.15, 0.4  # of the losses with which an elite is moved
 
 
 def flow(centre, alpha, beta):
