@@ -115,7 +115,7 @@ class ARACConfig(SoftConfig):
     """Policies that repel and attract: archive (the paper's, felt by elites), members (the others of the population,
     felt by all, repulsion only) or both."""
     ar_divergence: Divergence = "bounded"
-    """bounded: at most log 2, without effect on the entropy; kl: the paper's."""
+    """bounded: at most log 2, with its own log-probability held still; kl: the paper's."""
     ar_base: Base = "mode"
     """What feels attraction and repulsion: the action without noise (mode), the whole policy (whole), the flows, with
     the other's on its own base Gaussian (own) or on the agent's (shared); gaussian: the bases, without flows."""
