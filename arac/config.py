@@ -98,7 +98,7 @@ class ARACConfig(SoftConfig):
     population_size: int = 5
     """Agents (M)."""
     elites: int = 2
-    """Fittest agents that train the critic and feel attraction and repulsion (K)."""
+    """Fittest agents that train the critic and feel archived policies (K)."""
     archive_capacity: int = 20
     """Earlier policies that the archive keeps (G)."""
     archive_sample: int = 5
@@ -115,10 +115,10 @@ class ARACConfig(SoftConfig):
     """Policies that repel and attract: archive (the paper's, felt by elites), members (the others of the population,
     felt by all, repulsion only) or both."""
     ar_divergence: Divergence = "bounded"
-    """bounded: at most log 2, with its own log-probability held still; kl: the paper's."""
+    """bounded: at most log 2, and contracting a policy does not raise it; kl: the paper's."""
     ar_base: Base = "mode"
-    """What feels attraction and repulsion: the action without noise (mode), the whole policy (whole), the flows, with
-    the other's on its own base Gaussian (own) or on the agent's (shared); gaussian: the bases, without flows."""
+    """What attraction and repulsion move. mode: the action without noise; whole: all of the policy, spread included;
+    own, shared: the flows, the other's on its own base Gaussian or on the agent's; gaussian: the base Gaussian."""
     kl_clip: float | Literal["none"] = 1.0
     """Ignore a policy beyond this divergence (nats), for ar_divergence kl; none never does, as in the paper."""
     flows: int = 3

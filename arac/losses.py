@@ -148,9 +148,9 @@ def attraction_repulsion_loss(
         noise: standard normal numbers for the actions of `policy` there.
         divergence: "kl" is the paper's KL(pi || pi'). It grows without end, and the cheapest way to raise it is to
             contract, so that repulsion lowers the entropy. "bounded" is KL(pi || (pi + pi') / 2), at most log 2, with
-            log pi held still: its force fades as policies part, and leaves the entropy alone.
+            log pi held still: its force fades as policies part, and contracting does not raise it.
         base: what is compared and what feels the loss, for flow policies. "mode" and "whole" compare whole policies: in
-            the first the loss can move a policy but not change its spread, in the second it can do both. "own" lets
+            the first only the place of the action without noise counts, in the second the spread does, too. "own" lets
             the flows alone feel it; "shared" too, with the other flows on the base of `policy`. "gaussian" compares
             the bases, which then feel the loss, without flows.
         kl_clip: a KL beyond this is not felt, neither as repulsion nor as attraction. For "kl" alone.

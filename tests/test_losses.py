@@ -478,7 +478,7 @@ def test_attraction_is_repulsion_with_the_other_sign(base, divergence, clip):
 
 
 @pytest.mark.parametrize("divergence", ["bounded", "kl"])
-def test_felt_by_the_mode_alone_it_leaves_the_spread_alone(divergence):
+def test_felt_by_the_mode_the_head_of_a_learned_spread_gets_no_gradient(divergence):
     """At contact, the head of a learned standard deviation gets no gradient; felt by the whole policy it widens."""
     policy, observation, noise = random_policy(1), random_batch(0).observation, random_noise(0)
     felt = Felt(jax.tree.map(lambda leaf: leaf[None], policy), np.ones(1))

@@ -9,7 +9,7 @@ import arac  # noqa: F401  registers them
 from arac.experiments.deceptive import TRAPS
 from arac.rollout.episode import Episode
 
-TASKS = ("PointMaze", "DeceptiveWall", "AntTrap")
+TASKS = ("PointMaze", "PointMazeWide", "DeceptiveWall", "AntTrap")
 
 
 def play(task, policy, seed=0, **kwargs):
@@ -68,6 +68,24 @@ def test_the_second_wall_is_the_better_trap():
     observations, loss, _ = play("PointMaze", to_the_second_wall)
     assert -140 < loss < -120
     assert observations[-1, 1] == pytest.approx(0.195)
+
+
+def test_the_first_wall_of_the_wide_maze_stops_nobody_and_the_second_is_the_trap():
+    greedy, loss, info = play("PointMazeWide", towards(-0.5, 0.8))
+    assert greedy[-1].tolist() == pytest.approx([-0.5, 0.195], abs=0.01)
+    assert -140 < loss < -120
+    assert not info["is_success"]
+
+    def around(position):
+        x, y = position
+        if y > 0.2:
+            return towards(-0.5, 0.8)(position)
+        return towards(-0.15, -0.3)(position) if y < -0.45 else towards(0.15, 0.15 if x < 0.12 else 0.3)(position)
+
+    observations, total, info = play("PointMazeWide", around)
+    assert info["is_success"]
+    assert succeeded("PointMazeWide", observations)
+    assert -20 < total < -14, total
 
 
 @pytest.mark.parametrize(("gap", "stopped"), [(0.3, True), (0.5, True), (1.2, False)])

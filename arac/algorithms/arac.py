@@ -144,11 +144,12 @@ def update_actors(
     forces = None
     if config.ar_coefficient != 0 and (repels_members(config) or felt is not None):
         forces = Forces(jnp.asarray(state.log_coefficient), jnp.asarray(state.elites), felt)
-    fixed = soft_rules(config) if forces is None else rules(config, context.env.action_size)
+    # Without forces their settings do not matter, and must not make it compile again.
+    of_updates = soft_rules(config) if forces is None else rules(config, context.env.action_size)
     actors, sums = state.actors, []
     for start, stop in context.progress.chunks("actors", count):
         actors, forces, metrics = actor_updates(
-            fixed,
+            of_updates,
             actors,
             state.critic.critic,
             config.temperature,

@@ -1,6 +1,6 @@
 """Points in a room with a trap: the nearest reward is not the largest."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import gymnasium
@@ -14,7 +14,7 @@ Box2 = tuple[float, float, float, float]  # left, bottom, right, top
 _HALF = 0.005  # of a wall's thickness
 
 
-class PointEnv(gymnasium.Env):
+class PointEnv(gymnasium.Env, ABC):
     """A point in the square from -1 to 1; a subclass moves it and pays for where it is."""
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012
@@ -90,7 +90,7 @@ class PointMaze(PointEnv):
     The reward is minus the distance to the goal's centre, as the crow flies, so that it falls on the way through either
     gap: in front of the first wall a point is at about -260 in an episode, in front of the second at about -127. A way
     through both is worth about -30, and ends the episode at the goal. The geometry is that of QDax's maze; a wider
-    `gap` makes it easier. PointMazeWide has gaps of 0.9.
+    `gap` makes it easier. PointMazeWide has gaps of 0.9: its first wall stops nobody, and the second is the trap.
     """
 
     SPEED: ClassVar[float] = 0.1

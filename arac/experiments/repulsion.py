@@ -1,7 +1,7 @@
 """What repulsion does to a population: the actions of agents that were trained with and without it, in the same states.
 
-The paper shows two states through t-SNE. t-SNE can flatter, so that two numbers stand beside it: the divergence
-between every two agents, and how often an action's nearest neighbour is the same agent's.
+The paper shows two states through t-SNE. t-SNE can flatter, so that numbers stand beside it: the divergence between
+every two agents, the distance of their actions, and how often an action's nearest neighbour is the same agent's.
 """
 
 from collections.abc import Mapping, Sequence

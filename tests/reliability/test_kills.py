@@ -16,7 +16,7 @@ ARCHIVE = ("--ar-from", "archive", "--ar-base", "own", "--noise-hold", "8")
 @pytest.mark.parametrize(
     ("algorithm", "options", "steps"),
     [
-        ("sac", (), 500),
+        ("sac", (), 500),  # less than replay holds, to be quick
         *(
             pytest.param(name, options, 1100, marks=pytest.mark.slow)  # more than replay holds
             for name, options in (("arac", ()), ("arac", LETTER), ("arac", ARCHIVE), ("cem_td3", ()), ("cerl", ()))
