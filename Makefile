@@ -54,10 +54,10 @@ system:  ## what tests need from the system, Chromium for pages and OSMesa for p
 	@$(PYTHON) -c 'import sys; from ctypes.util import find_library; sys.exit(not find_library("OSMesa"))' \
 	  || $(call apt,libosmesa6,MuJoCo in pictures)
 
-test: .venv/.test system  ## what a change must pass, on up to four cores: seven minutes on two
+test: .venv/.test system  ## what a change must pass, on up to four cores: six minutes on two
 	$(PYTEST) --numprocesses $$(expr $$(nproc) + 1) $(FIRST) tests --durations 10  # one more than cores: now and then one waits
 
-test-slow: .venv/.slow system  ## what needs real time: learning, kills, Ray clusters, whole pages, the wheel: eleven minutes
+test-slow: .venv/.slow system  ## what needs real time: learning, kills, Ray clusters, whole pages, the wheel: fourteen minutes
 	$(PYTEST) --numprocesses auto $(FIRST_SLOW) tests -m slow --durations 10
 
 smoke: .venv/.test  ## the paper's eight tasks, three generations each, and what ERL and CERL learn: 20 minutes

@@ -67,7 +67,7 @@ class Run:
             check_free(folder)  # again, now that it is ours: another process may have begun a run in it
             with run.writing():
                 _clear_beginning(folder)
-                write_durably(folder / _BEGINNING, b"")
+                _mark_beginning(folder)
                 run._metrics.begin()
                 run.save(state, replay, replay.mark, run.metric_seals())
                 write_durably(folder / "config.toml", config)
@@ -215,6 +215,13 @@ def check_free(folder: Path) -> None:
     begun = (folder / _BEGINNING).exists()  # by a process that was killed before there was a run
     if folder.exists() and any(folder.iterdir()) and not begun:
         raise UserError(f"{folder} is not empty and holds no run; choose another --run-dir.")
+
+
+def _mark_beginning(folder: Path) -> None:
+    """Make the mark before anything else, and at once: under another name first, a kill could leave that alone."""
+    if not (folder / _BEGINNING).exists():
+        (folder / _BEGINNING).open("xb").close()
+        sync_folder(folder)
 
 
 def fresh_folder(parent: Path, name: str) -> Path:

@@ -312,6 +312,20 @@ def test_a_folder_whose_run_was_killed_before_it_was_one_can_be_used(undisturbed
     assert digest(tmp_path / "run") == digest(folder)
 
 
+def test_a_folder_whose_run_was_killed_at_its_first_file_can_be_used(undisturbed, tmp_path):
+    def kill(*_, **__):
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "rename", kill)
+        patch.setattr(Path, "unlink", lambda *_, **__: None)  # a kill leaves temporary files
+        with pytest.raises(KeyboardInterrupt):
+            sac(tmp_path / "run", env_kwargs={"when": "/nowhere"})
+    assert any((tmp_path / "run").rglob("*.tmp"))
+    sac(tmp_path / "run", env_kwargs={"when": "/nowhere"})
+    assert digest(tmp_path / "run") == digest(undisturbed[0])
+
+
 def test_a_run_that_a_trained_agent_begins_has_its_first_checkpoint_before_it_is_a_run(tmp_path):
     agent = arac.SAC("helpers:Probe-v0", seed=1, **SMALL).learn(STEPS)
     steps = agent.state.env_steps
@@ -324,7 +338,7 @@ def test_a_run_that_a_trained_agent_begins_has_its_first_checkpoint_before_it_is
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runs, "write_durably", noted)
         agent.learn(STEPS, run_dir=tmp_path / "run")
-    assert written == [(".beginning.tmp", []), ("config.toml", [steps])]
+    assert written == [("config.toml", [steps])]
 
 
 @pytest.mark.parametrize(
