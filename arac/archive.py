@@ -13,6 +13,7 @@ from arac.population import put, take
 
 Strategy: TypeAlias = Literal["proactive", "reactive"]
 Targets: TypeAlias = Literal["archive", "members", "both"]
+FeltBy: TypeAlias = Literal["non_elites", "all"]
 
 
 @partial(jax.jit, static_argnums=1)

@@ -7,7 +7,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_type_hints
 
-from arac.archive import Strategy, Targets
+from arac.archive import FeltBy, Strategy, Targets
 from arac.critics import CriticKind
 from arac.errors import UserError
 from arac.limits import check_range, check_type
@@ -109,16 +109,18 @@ class ARACConfig(SoftConfig):
     """proactive: away from the worse half, towards the better; reactive: only away, most from the worst."""
     ar_coefficient: float | Literal["auto"] = "auto"
     """Weight of attraction and repulsion (lambda); auto adapts it to `ar_target`, 0 switches both off."""
-    ar_target: float = 0.2
-    """Divergence between members that auto aims at, in nats per action dimension."""
+    ar_target: float = 4.0
+    """Divergence from other members that auto aims at, in nats; two policies 4 nats apart hardly overlap."""
     ar_from: Targets = "both"
-    """Policies that repel and attract: archive (the paper's, felt by elites), members (the others of the population,
-    felt by all, repulsion only) or both."""
+    """Policies that repel and attract: archive (the paper's, felt by elites), members (another one of the population
+    at each update, repulsion only) or both."""
+    ar_felt_by: FeltBy = "non_elites"
+    """Members that other members repel: non_elites leaves the elites free to do what pays most; all spares nobody."""
     ar_divergence: Divergence = "bounded"
     """bounded: at most log 2, and contracting a policy does not raise it; kl: the paper's."""
-    ar_base: Base = "mode"
-    """What attraction and repulsion move. mode: the action without noise; whole: all of the policy, spread included;
-    own, shared: the flows, the other's on its own base Gaussian or on the agent's; gaussian: the base Gaussian."""
+    ar_base: Base = "whole"
+    """What attraction and repulsion move. whole: all of the policy; own, shared: the flows, the other's on its own base
+    Gaussian or on the agent's; gaussian: the base Gaussian."""
     kl_clip: float | Literal["none"] = 1.0
     """Ignore a policy beyond this divergence (nats), for ar_divergence kl; none never does, as in the paper."""
     flows: int = 3

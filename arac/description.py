@@ -13,8 +13,8 @@ from arac.policies import custom
 from arac.policies.custom import CustomPolicy
 from arac.presets import configured
 
-# Values of settings before they existed, where these are not today's defaults: for runs and agents of format 1.
-_BEFORE: dict[str, Any] = {"ar_divergence": "kl", "ar_from": "archive"}
+# Values of settings before they existed, where these are not today's defaults: for runs and agents of then.
+_BEFORE: dict[str, Any] = {"ar_divergence": "kl", "ar_from": "archive", "ar_felt_by": "all"}
 # Settings that no result depends on.
 _WITHOUT_EFFECT = ("workers", "rollouts", "episode_timeout", "checkpoint_interval")
 

@@ -15,7 +15,7 @@ from arac.policies import flows as radial
 from arac.policies.flow_policy import pre_tanh_log_prob
 from arac.replay import Batch
 
-Base: TypeAlias = Literal["mode", "whole", "own", "shared", "gaussian"]
+Base: TypeAlias = Literal["whole", "own", "shared", "gaussian"]
 Divergence: TypeAlias = Literal["bounded", "kl"]
 
 
@@ -149,10 +149,9 @@ def attraction_repulsion_loss(
         divergence: "kl" is the paper's KL(pi || pi'). It grows without end, and the cheapest way to raise it is to
             contract, so that repulsion lowers the entropy. "bounded" is KL(pi || (pi + pi') / 2), at most log 2, with
             log pi held still: its force fades as policies part, and contracting does not raise it.
-        base: what is compared and what feels the loss, for flow policies. "mode" and "whole" compare whole policies: in
-            the first only the place of the action without noise counts, in the second the spread does, too. "own" lets
-            the flows alone feel it; "shared" too, with the other flows on the base of `policy`. "gaussian" compares
-            the bases, which then feel the loss, without flows.
+        base: what is compared and what feels the loss, for flow policies. "whole": all of the policy. "own" lets the
+            flows alone feel it; "shared" too, with the other flows on the base of `policy`. "gaussian" compares the
+            bases, which then feel the loss, without flows.
         kl_clip: a KL beyond this is not felt, neither as repulsion nor as attraction. For "kl" alone.
     """
 
@@ -192,9 +191,6 @@ def log_densities(
     x, log_det = radial.forward_log_det(policy.flows, z)  # before tanh, which both share, so that it cancels
     other_base = (mean, log_std) if base == "shared" else stop_gradient(other.base(observation))
     log_pi = gaussian.log_density(z, mean, log_std) - log_det
-    if base == "mode":  # the action without noise moves, and takes the samples along as they lie around it
-        mode = radial.forward(policy.flows, mean)
-        x, log_pi = mode + stop_gradient(x - mode), stop_gradient(log_pi)
     return log_pi, pre_tanh_log_prob(x, *other_base, other.flows)
 
 

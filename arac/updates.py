@@ -51,7 +51,6 @@ class Rules(NamedTuple):
     ar_divergence: Divergence = "bounded"
     ar_base: Base = "own"
     kl_clip: float | None = None
-    ar_living: bool = False  # whether members repel each other
     ar_target: float | None = None  # divergence that lambda is adapted to, in nats; None leaves lambda as it is
 
 
@@ -165,6 +164,7 @@ class Forces(NamedTuple):
     """What attracts and repels the members of a population during a generation."""
 
     log_coefficient: Float[Array, " member"]  # log lambda
+    repelled: Int[Array, " repelled"]  # the members that other members repel; possibly none
     elites: Int[Array, " elite"]  # the members that feel archived policies
     archived: Felt | None  # for each elite; None while there are none, or they are not felt
 
@@ -172,7 +172,7 @@ class Forces(NamedTuple):
 class ForceMetrics(NamedTuple):
     """Sums over updates."""
 
-    living: Divergences  # (member, 1): from another member
+    living: Divergences  # (repelled, 1): from another member
     archived: Divergences | None  # (elite, n)
 
 
@@ -194,7 +194,7 @@ def population_step(
         critic: shared by all.
         temperature: weight of the entropy.
         forces: None for a population without attraction and repulsion.
-        partners: for each member, another one that repels it.
+        partners: for each member, another one, which repels it if it is among `forces.repelled`.
         observation: a mini-batch for each member; its first quarter serves to compare policies.
         noise: standard normal numbers for the actions on it.
     """
@@ -208,18 +208,19 @@ def population_step(
         observation, noise = observation[:, :compared], noise[:, :compared]
         felt_gradients = jax.vmap(partial(felt_gradient, rules))
         coefficient = jnp.exp(forces.log_coefficient)
-        living, archived = Divergences(*[jnp.zeros((len(partners), 1))] * 2), None
-        if rules.ar_living:
-            others = jax.tree.map(lambda leaf: leaf[partners][:, None], policies)
-            felt = Felt(others, jnp.ones((len(partners), 1)))
-            force, living = felt_gradients(policies, felt, coefficient, observation, noise)
-            gradient = jax.tree.map(jnp.add, gradient, force)
-        if forces.archived is not None:
-            elites = forces.elites
-            force, archived = felt_gradients(
-                take(policies, elites), forces.archived, coefficient[elites], observation[elites], noise[elites]
+
+        def add_force(gradient: Policy, members: Int[Array, " some"], felt: Felt) -> tuple[Policy, Divergences]:
+            force, divergences = felt_gradients(
+                take(policies, members), felt, coefficient[members], observation[members], noise[members]
             )
-            gradient = jax.tree.map(lambda all_, some: all_.at[elites].add(some), gradient, force)
+            return jax.tree.map(lambda all_, some: all_.at[members].add(some), gradient, force), divergences
+
+        living, archived = no_divergences(len(forces.repelled), 1), None
+        if len(forces.repelled):
+            others = jax.tree.map(lambda leaf: leaf[partners[forces.repelled]][:, None], policies)
+            gradient, living = add_force(gradient, forces.repelled, Felt(others, jnp.ones(living.kl.shape)))
+        if forces.archived is not None:
+            gradient, archived = add_force(gradient, forces.elites, forces.archived)
         force_metrics = ForceMetrics(living, archived)
         forces = forces._replace(log_coefficient=adapted(rules, forces, force_metrics))
     learners = ActorLearner(*jax.vmap(partial(gradient_step, rules))(policies, gradient, learners.optimiser))
@@ -229,7 +230,8 @@ def population_step(
 def adapted(rules: Rules, forces: Forces, measured: ForceMetrics) -> Float[Array, " member"]:
     """Return log lambda of each member, raised where it is nearer to others than the target and lowered beyond.
 
-    The step depends on the ratio of divergence and target and is bounded, because divergences have heavy tails.
+    The step depends on the ratio of divergence and target and is bounded, because divergences have heavy tails. A
+    member that no other repels keeps its lambda; where members repel nobody, elites follow archived policies.
     """
     before = forces.log_coefficient
     if rules.ar_target is None:
@@ -239,8 +241,8 @@ def adapted(rules: Rules, forces: Forces, measured: ForceMetrics) -> Float[Array
         step = COEFFICIENT_STEP * jnp.clip(1 - kl / rules.ar_target, -1.0, 1.0)
         return jnp.clip(log_coefficient + step, *LOG_COEFFICIENT_RANGE)
 
-    if rules.ar_living:
-        return after(before, measured.living.kl[:, 0])
+    if len(forces.repelled):
+        return before.at[forces.repelled].set(after(before[forces.repelled], measured.living.kl[:, 0]))
     if forces.archived is None or measured.archived is None:
         return before
     repelled = forces.archived.weights > 0
@@ -318,9 +320,12 @@ def no_metrics(members: int, forces: Forces | None) -> tuple[ActorMetrics, Force
     none = ActorMetrics(*[jnp.zeros(members)] * 2)
     if forces is None:
         return none, None
-    living = Divergences(*[jnp.zeros((members, 1))] * 2)
-    archived = None if forces.archived is None else Divergences(*[jnp.zeros(forces.archived.weights.shape)] * 2)
-    return none, ForceMetrics(living, archived)
+    archived = None if forces.archived is None else no_divergences(*forces.archived.weights.shape)
+    return none, ForceMetrics(no_divergences(len(forces.repelled), 1), archived)
+
+
+def no_divergences(*shape: int) -> Divergences:
+    return Divergences(jnp.zeros(shape), jnp.zeros(shape))
 
 
 def draw_partners(key: jax.Array, members: int) -> Int[Array, " member"]:

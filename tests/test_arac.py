@@ -142,11 +142,17 @@ def test_nothing_is_archived_before_the_population_has_learned():
     assert [row.archive_size for row in rows] == [0, 0, 5, 10]
 
 
-@pytest.mark.parametrize("source", ["archive", "members"])
-def test_lambda_changes_those_who_feel_and_nobody_else_in_the_first_generation_that_feels_it(source):
+@pytest.mark.parametrize(
+    ("source", "felt_by", "generations"),
+    [("archive", "non_elites", 2), ("members", "non_elites", 1), ("members", "all", 1)],
+)
+def test_lambda_changes_those_who_feel_and_nobody_else_in_the_first_generation_that_feels_it(
+    source, felt_by, generations
+):
     lengths, fitness = [20] * 10, [np.arange(5.0), np.arange(5.0)]
-    config = ARACConfig(**SMALL, eval_interval=0, actor_coefficient=5.0, ar_from=source)
-    generations = 2 if source == "archive" else 1
+    config = ARACConfig(**SMALL, eval_interval=0, actor_coefficient=5.0, ar_from=source, ar_felt_by=felt_by)
+    elites = {3, 4} if generations == 2 else set(arac.init(config, ENV, seed=0).elites.tolist())
+    feel = elites if source == "archive" else set(range(5)) - (elites if felt_by == "non_elites" else set())
     with_ar, _, _ = run(config, lengths[: 5 * generations], fitness)
     without, _, _ = run(replace(config, ar_coefficient=0), lengths[: 5 * generations], fitness)
     for member in range(5):
@@ -156,7 +162,7 @@ def test_lambda_changes_those_who_feel_and_nobody_else_in_the_first_generation_t
             strict=True,
         )
         largest = max(float(jnp.abs(a - b).max()) for a, b in pairs)
-        assert largest > 1e-5 if source == "members" or member in (3, 4) else largest < 1e-7, (member, largest)
+        assert largest > 1e-5 if member in feel else largest < 1e-7, (member, largest)
 
 
 def test_repulsion_is_reported_by_its_source():
@@ -177,7 +183,9 @@ def test_lambda_begins_at_one_or_where_it_is_set_and_follows_the_target():
         config = ARACConfig(**SMALL, ar_coefficient=coefficient)
         np.testing.assert_allclose(np.exp(arac.init(config, ENV, seed=0).log_coefficient), first, rtol=1e-6)
     state, rows, _ = run(ARACConfig(**SMALL, eval_interval=0, ar_target=1e6, ar_from="members"), [100] * 5)
-    np.testing.assert_allclose(state.log_coefficient, COEFFICIENT_STEP * 100, rtol=1e-3)
+    free = np.isin(np.arange(5), arac.init(config, ENV, seed=0).elites)
+    np.testing.assert_allclose(state.log_coefficient[~free], COEFFICIENT_STEP * 100, rtol=1e-3)
+    assert (state.log_coefficient[free] == 0).all()
     assert rows[-1].losses["ar_coefficient"] == pytest.approx(np.exp(state.log_coefficient).mean(), rel=1e-5)
 
 

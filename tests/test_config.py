@@ -171,9 +171,10 @@ def test_a_value_that_is_not_allowed_is_refused_in_one_line_with_field_and_value
         ("discount", [0, 1, 0.99]),
         ("flows", [0, 5]),
         ("store_evaluation", [True, False]),
-        ("ar_base", ["mode", "whole", "shared", "own", "gaussian"]),
+        ("ar_base", ["whole", "shared", "own", "gaussian"]),
         ("ar_divergence", ["bounded", "kl"]),
         ("ar_from", ["archive", "members", "both"]),
+        ("ar_felt_by", ["non_elites", "all"]),
         ("critic", ["value", "twin"]),
         ("eval_interval", [0]),
         ("ar_coefficient", [0, 0.5, "auto"]),
@@ -229,7 +230,7 @@ def test_every_field_has_a_line_of_help(kind):
 
 def test_every_number_has_bounds():
     named = {field.name for kind in KINDS for field in dataclasses.fields(kind)}
-    words = {"critic", "strategy", "ar_base", "ar_divergence", "ar_from", "rollouts"}
+    words = {"critic", "strategy", "ar_base", "ar_divergence", "ar_from", "ar_felt_by", "rollouts"}
     without = {*words, "store_evaluation", "discounts"}  # a switch, a list
     assert set(limits.AT_LEAST) == named - without
 

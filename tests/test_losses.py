@@ -150,13 +150,6 @@ def numpy_before_tanh(policy, observation, noise):
     return x, log_prob
 
 
-def numpy_mode(policy, observation):
-    x, _ = numpy_base(policy, observation)
-    for flow in policy.flows:
-        x = paper_forward(flow, x)
-    return x
-
-
 def numpy_sample(policy, observation, noise):
     x, log_prob = numpy_before_tanh(policy, observation, noise)
     return np.tanh(x), log_prob + 2 * np.log(np.cosh(x)).sum(-1)
@@ -382,20 +375,15 @@ def test_every_policy_beyond_the_clip_leaves_no_gradient():
 
 
 def numpy_ratio(policy, other, observation, noise, base, start=None):
-    """Return log pi(x) - log pi'(x) for each state.
-
-    If `start` is given, then log pi is that of it, and for "mode" x lies around the mode as it did there.
-    """
+    """Return log pi(x) - log pi'(x) for each state, with log pi that of `start`, if it is given."""
     x, log_pi = numpy_before_tanh(policy, observation, noise)
     if start is not None:
-        before, log_pi = numpy_before_tanh(start, observation, noise)
-        if base == "mode":
-            x = numpy_mode(policy, observation) + before - numpy_mode(start, observation)
+        _, log_pi = numpy_before_tanh(start, observation, noise)
     other_base = numpy_base(policy if base == "shared" else other, observation)
     return log_pi - paper_log_density(x, *other_base, other.flows)
 
 
-@pytest.mark.parametrize("base", ["mode", "whole", "own", "shared"])
+@pytest.mark.parametrize("base", ["whole", "own", "shared"])
 def test_the_bounded_loss_and_its_gradient_agree_with_numpy_with_log_pi_held_still(base):
     weights = [0.7, -0.4, 0.2]
     policy, felt, observation, noise = archive_problem(weights)
@@ -413,7 +401,7 @@ def test_the_bounded_loss_and_its_gradient_agree_with_numpy_with_log_pi_held_sti
     np.testing.assert_allclose(distances.kl, ratios.mean(1), rtol=1e-10)
     np.testing.assert_allclose(distances.pull, np.minimum(2 / (1 + np.exp(ratios)), 1).mean(1), rtol=1e-10)
     assert not flat(by_others).any()
-    if base in ("mode", "whole"):
+    if base == "whole":
         expected = central_differences(reference, policy, 1e-5)
         np.testing.assert_allclose(flat(gradient), expected, rtol=1e-5, atol=1e-8)
         assert np.abs(flat(gradient.base)).max() > 1e-2
@@ -466,7 +454,7 @@ def test_the_bounded_force_is_largest_at_contact_and_fades_with_the_distance(dis
 
 
 @pytest.mark.parametrize(("divergence", "clip"), [("bounded", None), ("kl", 1.0), ("kl", None)])
-@pytest.mark.parametrize("base", ["mode", "whole", "own", "shared", "gaussian"])
+@pytest.mark.parametrize("base", ["whole", "own", "shared", "gaussian"])
 def test_attraction_is_repulsion_with_the_other_sign(base, divergence, clip):
     policy, felt, observation, noise = archive_problem([0.5, 0.3, 0.2])
     pulled = Felt(felt.policies, -felt.weights)
@@ -475,22 +463,6 @@ def test_attraction_is_repulsion_with_the_other_sign(base, divergence, clip):
     opposite, _, attracted, _ = attraction_repulsion(policy, pulled, observation, noise, clip, **options)
     assert value == -opposite
     np.testing.assert_array_equal(flat(gradient), -flat(attracted))
-
-
-@pytest.mark.parametrize("divergence", ["bounded", "kl"])
-def test_felt_by_the_mode_the_head_of_a_learned_spread_gets_no_gradient(divergence):
-    """At contact, the head of a learned standard deviation gets no gradient; felt by the whole policy it widens."""
-    policy, observation, noise = random_policy(1), random_batch(0).observation, random_noise(0)
-    felt = Felt(jax.tree.map(lambda leaf: leaf[None], policy), np.ones(1))
-    of_mode, of_whole = (
-        attraction_repulsion(policy, felt, observation, noise, base=base, divergence=divergence)[2].base.network
-        for base in ("mode", "whole")
-    )
-    assert np.abs(of_mode.biases[-1][:ACTIONS]).max() > 1e-3
-    assert not of_mode.weights[-1][:, ACTIONS:].any()
-    assert not of_mode.biases[-1][ACTIONS:].any()
-    if divergence == "bounded":
-        assert (of_whole.biases[-1][ACTIONS:] < 0).all(), "a step against the gradient widens"
 
 
 def test_the_bounded_loss_has_no_force_on_the_entropy_where_the_other_policy_is_flat():
@@ -685,11 +657,13 @@ def one_step(rules, forces, members=None):
 
 @pytest.mark.parametrize("felt", ["nothing", "members", "archive", "both"])
 def test_population_step_is_one_step_of_adam_on_all_losses(felt):
-    rules = RULES._replace(ar_base="mode", ar_living=felt in ("members", "both"))
+    rules = RULES._replace(ar_base="whole")
     weights, coefficients = np.array([[0.7, -0.4], [0.1, 0.3]]), np.array([0.5, 2.0, 3.0])
     archived = [[random_policy(10 + 2 * row + slot) for slot in range(2)] for row in range(2)]
+    repelled = {"members": [0, 1, 2], "both": [1]}.get(felt, [])  # "both" spares the elites
     forces = Forces(
         np.log(coefficients),
+        np.array(repelled, int),
         np.array(ELITES),
         Felt(stack([stack(row) for row in archived]), weights) if felt in ("archive", "both") else None,
     )
@@ -701,13 +675,13 @@ def test_population_step_is_one_step_of_adam_on_all_losses(felt):
         total = numpy_actor_loss(moving, critic.q, observation[number], noise[number])
         of_member = observation[number][:COMPARED], noise[number][:COMPARED]
         others = []
-        if rules.ar_living:
+        if number in repelled:
             others.append((1.0, policies[PARTNERS[number]]))
         if felt in ("archive", "both") and number in ELITES:
             row = ELITES.index(number)
             others.extend(zip(weights[row], archived[row], strict=True))
         for weight, other in others:
-            ratio = numpy_ratio(moving, other, *of_member, "mode", policies[number])
+            ratio = numpy_ratio(moving, other, *of_member, "whole", policies[number])
             total -= coefficients[number] * weight * np.mean(np.log(2) - np.log1p(np.exp(-ratio)))
         return total
 
@@ -724,17 +698,19 @@ def test_population_step_is_one_step_of_adam_on_all_losses(felt):
 
 @pytest.mark.parametrize("ratio", [0.01, 0.5, 2.0, 100.0])
 def test_lambda_rises_below_the_target_and_falls_beyond_it_in_bounded_steps(ratio):
-    forces = Forces(np.zeros(MEMBERS), np.array(ELITES), None)
+    repelled = [0, 2]
+    forces = Forces(np.zeros(MEMBERS), np.array(repelled), np.array(ELITES), None)
     (policies, _, observation, noise), _ = one_step(RULES, None)
     kl = np.array([
         numpy_ratio(policies[i], policies[PARTNERS[i]], observation[i][:COMPARED], noise[i][:COMPARED], "own").mean()
         for i in range(MEMBERS)
     ])  # fmt: skip
-    rules = RULES._replace(ar_living=True, ar_target=float(kl[0] / ratio))
+    rules = RULES._replace(ar_target=float(kl[0] / ratio))
     _, (_, after, (_, measured)) = one_step(rules, forces)
-    np.testing.assert_allclose(measured.living.kl[:, 0], kl, rtol=1e-10)
+    np.testing.assert_allclose(measured.living.kl[:, 0], kl[repelled], rtol=1e-10)
     expected = COEFFICIENT_STEP * np.clip(1 - kl / rules.ar_target, -1, 1)
-    np.testing.assert_allclose(after.log_coefficient, expected, rtol=1e-9)
+    np.testing.assert_allclose(after.log_coefficient[np.array(repelled)], expected[repelled], rtol=1e-9)
+    assert after.log_coefficient[1] == 0, "nobody repels it"
     assert np.sign(after.log_coefficient[0]) == (1 if ratio < 1 else -1)
 
 
@@ -742,7 +718,8 @@ def test_lambda_follows_repelled_archived_policies_where_members_do_not_repel():
     weights = np.array([[0.7, -0.4], [-0.1, 0.0]])
     felt = Felt(stack([stack([random_policy(10), random_policy(11)]), stack([random_policy(12)] * 2)]), weights)
     rules = RULES._replace(ar_target=1e9)
-    _, (_, after, _) = one_step(rules, Forces(np.zeros(MEMBERS), np.array(ELITES), felt))
+    forces = Forces(np.zeros(MEMBERS), np.array([], int), np.array(ELITES), felt)
+    _, (_, after, _) = one_step(rules, forces)
     # Only the first elite, member 2, is repelled by anything.
     np.testing.assert_allclose(after.log_coefficient, [0, 0, COEFFICIENT_STEP], rtol=1e-6)
 

@@ -142,10 +142,11 @@ def update_actors(
     keys = jax.random.split(streams.key(context.seed, "actors", state.generation), config.population_size)
     slots, felt = sample_archive(context, state)
     forces = None
-    if config.ar_coefficient != 0 and (repels_members(config) or felt is not None):
-        forces = Forces(jnp.asarray(state.log_coefficient), jnp.asarray(state.elites), felt)
+    repelled = repelled_members(config, state.elites)
+    if config.ar_coefficient != 0 and (len(repelled) or felt is not None):
+        forces = Forces(jnp.asarray(state.log_coefficient), jnp.asarray(repelled), jnp.asarray(state.elites), felt)
     # Without forces their settings do not matter, and must not make it compile again.
-    of_updates = soft_rules(config) if forces is None else rules(config, context.env.action_size)
+    of_updates = soft_rules(config) if forces is None else rules(config)
     actors, sums = state.actors, []
     for start, stop in context.progress.chunks("actors", count):
         actors, forces, metrics = actor_updates(
@@ -209,8 +210,12 @@ def sample_archive(context: Context, state: State) -> tuple[np.ndarray, Felt | N
     return slots, Felt(take(state.archive.policies, slots), jnp.asarray(weights))
 
 
-def repels_members(config: ARACConfig) -> bool:
-    return config.ar_from != "archive" and config.population_size > 1
+def repelled_members(config: ARACConfig, elites: np.ndarray) -> np.ndarray:
+    """Return the members that feel other members: nobody, all, or all but the elites."""
+    members = np.arange(config.population_size)
+    if config.ar_from == "archive" or config.population_size == 1:
+        return members[:0]
+    return np.setdiff1d(members, elites) if config.ar_felt_by == "non_elites" else members
 
 
 def first_log_coefficient(config: ARACConfig) -> float:
@@ -219,14 +224,13 @@ def first_log_coefficient(config: ARACConfig) -> float:
     return math.log(fixed) if isinstance(fixed, int | float) and fixed > 0 else 0.0
 
 
-def rules(config: ARACConfig, action_size: int) -> Rules:
+def rules(config: ARACConfig) -> Rules:
     """Return what the actors' loop is compiled for."""
     return soft_rules(config)._replace(
         ar_divergence=config.ar_divergence,
         ar_base=config.ar_base,
         kl_clip=None if config.kl_clip == "none" else float(config.kl_clip),
-        ar_living=repels_members(config),
-        ar_target=config.ar_target * action_size if config.ar_coefficient == "auto" else None,
+        ar_target=config.ar_target if config.ar_coefficient == "auto" else None,
     )
 
 

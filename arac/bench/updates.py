@@ -27,7 +27,7 @@ from arac.updates import ActorLearner, CriticLearner, Forces, Rules
 
 MEMBERS, ELITES, ARCHIVED = 5, 2, 5
 PAPERS_RULES = Rules(0.99, 0.005, 3e-4, batch_size=256, ar_divergence="kl", ar_base="own")
-RULES = Rules(0.99, 0.005, 3e-4, batch_size=256, ar_base="mode", ar_living=True, ar_target=1.0)
+RULES = Rules(0.99, 0.005, 3e-4, batch_size=256, ar_base="whole", ar_target=4.0)
 STORED = 50_000
 
 
@@ -136,10 +136,12 @@ def cases(observation_size: int, action_size: int, flows: int, sigma: float | No
         jax.tree.map(lambda leaf: jnp.stack([leaf] * ELITES), population),
         jnp.full((ELITES, ARCHIVED), 0.2),
     )
-    forces = Forces(jnp.zeros(MEMBERS), jnp.arange(ELITES), archived)
+    elites = jnp.arange(ELITES)
+    forces = Forces(jnp.zeros(MEMBERS), jnp.arange(ELITES, MEMBERS), elites, archived)
+    papers = Forces(jnp.zeros(MEMBERS), jnp.arange(0), elites, archived)
     yield actor_case(f"{MEMBERS} actors", RULES, None)
     yield actor_case(f"{MEMBERS} actors with AR", RULES, forces)
-    yield actor_case(f"{MEMBERS} actors, paper's AR", PAPERS_RULES, forces)
+    yield actor_case(f"{MEMBERS} actors, paper's AR", PAPERS_RULES, papers)
 
 
 def sampling_loop(contents: Contents, keys: jax.Array) -> Callable[[int], Any]:

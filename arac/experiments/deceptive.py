@@ -78,7 +78,7 @@ SETTINGS: dict[str, Any] = {
 }  # fmt: skip
 SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {
     "ARAC": ("arac", {}),
-    "ARAC, whole, target 2": ("arac", {"ar_base": "whole", "ar_target": 2.0}),
+    "ARAC, elites repelled too": ("arac", {"ar_felt_by": "all"}),
     "ARAC, lambda 0": ("arac", {"ar_coefficient": 0.0}),
     # Would more noise do the same? Without repulsion, at the library's own temperature.
     "ARAC, lambda 0, temperature 0.2": ("arac", {"ar_coefficient": 0.0, "temperature": 0.2}),
