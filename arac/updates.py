@@ -204,27 +204,39 @@ def population_step(
     )
     force_metrics = None
     if forces is not None:
-        compared = max(observation.shape[1] // STATES_PER_COMPARED, 1)
-        observation, noise = observation[:, :compared], noise[:, :compared]
-        felt_gradients = jax.vmap(partial(felt_gradient, rules))
-        coefficient = jnp.exp(forces.log_coefficient)
-
-        def add_force(gradient: Policy, members: Int[Array, " some"], felt: Felt) -> tuple[Policy, Divergences]:
-            force, divergences = felt_gradients(
-                take(policies, members), felt, coefficient[members], observation[members], noise[members]
-            )
-            return jax.tree.map(lambda all_, some: all_.at[members].add(some), gradient, force), divergences
-
-        living, archived = no_divergences(len(forces.repelled), 1), None
-        if len(forces.repelled):
-            others = jax.tree.map(lambda leaf: leaf[partners[forces.repelled]][:, None], policies)
-            gradient, living = add_force(gradient, forces.repelled, Felt(others, jnp.ones(living.kl.shape)))
-        if forces.archived is not None:
-            gradient, archived = add_force(gradient, forces.elites, forces.archived)
-        force_metrics = ForceMetrics(living, archived)
+        gradient, force_metrics = with_forces(rules, gradient, policies, forces, partners, observation, noise)
         forces = forces._replace(log_coefficient=adapted(rules, forces, force_metrics))
     learners = ActorLearner(*jax.vmap(partial(gradient_step, rules))(policies, gradient, learners.optimiser))
     return learners, forces, (metrics, force_metrics)
+
+
+def with_forces(
+    rules: Rules,
+    gradient: Policy,
+    policies: Policy,
+    forces: Forces,
+    partners: Int[Array, " member"],
+    observation: Float[Array, "member batch obs"],
+    noise: Float[Array, "member batch action"],
+) -> tuple[Policy, ForceMetrics]:
+    """Add attraction and repulsion to the gradients of a population, and return how far it is from what it feels."""
+    compared = max(observation.shape[1] // STATES_PER_COMPARED, 1)
+    observation, noise = observation[:, :compared], noise[:, :compared]
+    coefficient = jnp.exp(forces.log_coefficient)
+
+    def add(gradient: Policy, members: Int[Array, " some"], felt: Felt) -> tuple[Policy, Divergences]:
+        force, divergences = jax.vmap(partial(felt_gradient, rules))(
+            take(policies, members), felt, coefficient[members], observation[members], noise[members]
+        )
+        return jax.tree.map(lambda all_, some: all_.at[members].add(some), gradient, force), divergences
+
+    repelled, living, archived = forces.repelled, no_divergences(len(forces.repelled), 1), None
+    if len(repelled):
+        others = jax.tree.map(lambda leaf: leaf[partners[repelled]][:, None], policies)
+        gradient, living = add(gradient, repelled, Felt(others, jnp.ones((len(repelled), 1))))
+    if forces.archived is not None:
+        gradient, archived = add(gradient, forces.elites, forces.archived)
+    return gradient, ForceMetrics(living, archived)
 
 
 def adapted(rules: Rules, forces: Forces, measured: ForceMetrics) -> Float[Array, " member"]:

@@ -139,7 +139,7 @@ def moved(flows, archived, beta):
         z = mean + WIDTH * noise
         x, log_det = radial.forward_log_det(flows, z)
         log_pi = gaussian.log_density(z, mean, jnp.full(2, np.log(WIDTH))) - log_det
-        options = {"divergence": "bounded", "base": "mode", "kl_clip": None}
+        options = {"divergence": "bounded", "base": "whole", "kl_clip": None}
         force, _ = attraction_repulsion_loss(FlowPolicy(at(mean), flows), others, states, noise, **options)
         return (TEMPERATURE * log_pi + SLOPE * (x**2).sum(-1)).mean() + LAMBDA * force
 

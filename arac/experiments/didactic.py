@@ -61,8 +61,8 @@ class Contender:
 CONTENDERS = {
     "Gaussian, learned variance": Contender(0, None, "gaussian"),
     **{f"{n} flow{'s' * (n != 1)}": Contender(n, 1.0) for n in range(5)},
-    "Gaussian, ARAC's default": Contender(0, None, "mode", "bounded"),
-    "4 flows, ARAC's default": Contender(4, 1.0, "mode", "bounded"),
+    "Gaussian, ARAC's default": Contender(0, None, "whole", "bounded"),
+    "4 flows, ARAC's default": Contender(4, 1.0, "whole", "bounded"),
 }
 
 
