@@ -115,11 +115,11 @@ def test_what_is_broken_or_not_finished_does_not_stop_the_report(run, tmp_path):
     SAC("InvertedPendulum-v5", seed=1, **SETTINGS).learn(200, run_dir=runs / "unfinished")
     config = runs / "unfinished" / "config.toml"
     config.write_text(config.read_text().replace("steps = 200", "steps = 9000", 1))
+    grid.judge_again(runs / run.name)
     table = grid.show(Size(2, 400), runs, tmp_path / "out")
     assert "1 unfinished" in table
     assert "broken" in (tmp_path / "out" / "index.html").read_text()
     assert len(json.loads((runs / run.name / "champion.json").read_text())["returns"]) == grid.FRESH_EPISODES
-    assert not (runs / "unfinished" / "champion.json").exists()
 
 
 JOB = Job("InvertedPendulum-v5-sac-seed0", "sac", "InvertedPendulum-v5", 0, 400, SETTINGS)
@@ -213,14 +213,14 @@ def test_no_answer_is_no(full, monkeypatch, capsys):
 
 def test_what_is_finished_is_shown_again_without_a_question(full, monkeypatch, capsys):
     monkeypatch.setattr("arac.experiments.forecast.steps_of", lambda folder: 1_000_000)
-    monkeypatch.setattr("arac.sweeps.carrying_out.carry_out", lambda jobs, folder, engine: None)
+    monkeypatch.setattr("arac.sweeps.carrying_out.carry_out", lambda *_, **__: None)
     monkeypatch.setitem(EXPERIMENTS, "table", replace(EXPERIMENTS["table"], show=lambda *_: "shown"))
     assert main(full) == 0
     assert "shown" in capsys.readouterr().out
 
 
 def test_a_failed_run_does_not_keep_the_others_from_being_shown(full, monkeypatch, capsys):
-    def fail(jobs, folder, engine):
+    def fail(*_, **__):
         raise EnvironmentFailure("1 of 3 runs failed")
 
     monkeypatch.setattr("arac.sweeps.carrying_out.carry_out", fail)
@@ -241,7 +241,7 @@ def test_a_folder_for_results_that_cannot_be_made_is_told_before_anything_begins
 @pytest.mark.parametrize(("words", "answer"), [(["--yes"], None), ([], "y"), ([], "Yes")])
 def test_a_full_experiment_starts_when_agreed(words, answer, full, monkeypatch, capsys):
     started = []
-    monkeypatch.setattr("arac.sweeps.carrying_out.carry_out", lambda jobs, folder, engine: started.extend(jobs))
+    monkeypatch.setattr("arac.sweeps.carrying_out.carry_out", lambda jobs, *_, **__: started.extend(jobs))
     monkeypatch.setitem(EXPERIMENTS, "table", replace(EXPERIMENTS["table"], show=lambda *_: "shown"))
     monkeypatch.setattr("sys.stdin.isatty", lambda: answer is not None)
     monkeypatch.setattr("builtins.input", lambda question: answer)

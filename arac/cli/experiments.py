@@ -46,7 +46,8 @@ class ReproduceArgs:
     runs: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
     """Where the run folders are; by default below runs/, named after the experiment."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
-    """Where tables and pictures go; by default beside the run folders."""
+    """Where tables and pictures go; by default beside the run folders. For gaussian, curves, table and deceptive the
+    small files of finished runs go there, too, into runs/; a run that is kept there is not run again."""
     engine: Literal["local", "ray"] = "local"
     """Where the runs are at work: processes of this machine, or a Ray cluster."""
     jobs: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
@@ -105,6 +106,7 @@ def reproduce(argv: list[str]) -> None:
     from arac.experiments.outputs import prepare
     from arac.sweeps import choose
     from arac.sweeps.jobs import check
+    from arac.sweeps.keeping import missing
 
     args = parse(ReproduceArgs, "reproduce", argv)
     experiment = EXPERIMENTS[args.experiment]
@@ -112,17 +114,20 @@ def reproduce(argv: list[str]) -> None:
     for name, value in (("--steps", size.steps), ("--seeds", size.seeds)):
         if value is not None and value < 1:
             raise UserError(f"{name} must be at least 1, got {value}.")
-    jobs = experiment.plan(size)
+    planned = experiment.plan(size)
     engine = choose(args.engine, jobs=args.jobs, address=args.address)
     folder = args.runs or Path("runs") / args.experiment
     out = args.out or folder
+    kept = out / "runs" if args.out and experiment.measure else None
+    jobs = missing(planned, kept)
     check(jobs, folder)
     keep_between_runs()
     if args.full:
         _ask(jobs, folder, engine, args.yes)
     prepare(out)
     try:
-        said, failure = _carry_out(experiment, size, jobs, folder, out, engine)
+        failure = _carry_out(experiment, jobs, folder, kept, engine)
+        said = experiment.show(size, kept or folder, out)
     except KeyboardInterrupt as stop:
         say_stopped(stop, ["reproduce", *argv], kept=bool(jobs))
         raise
@@ -132,20 +137,30 @@ def reproduce(argv: list[str]) -> None:
 
 
 def _carry_out(
-    experiment: "Experiment", size: "Size", jobs: "list[Job]", folder: Path, out: Path, engine: "Engine"
-) -> tuple[str, EnvironmentFailure | None]:
-    """What the experiment shows, and how some of its runs failed, if they did and it can be shown without them."""
-    from arac.sweeps.carrying_out import carry_out
+    experiment: "Experiment", jobs: "list[Job]", folder: Path, kept: Path | None, engine: "Engine"
+) -> EnvironmentFailure | None:
+    """Carry out the runs; measure and keep each once it is finished.
 
-    failure = None
+    Returns:
+        How some runs failed, if they did and the experiment can be shown without them.
+    """
+    from arac.sweeps.carrying_out import carry_out
+    from arac.sweeps.keeping import keep
+
+    def on_finish(job: "Job") -> None:
+        if experiment.measure is not None:
+            experiment.measure(folder / job.name)
+        if kept is not None:
+            keep(folder / job.name, kept / job.name)
+
     try:
         if jobs:
-            carry_out(jobs, folder, engine)
+            carry_out(jobs, folder, engine, on_finish=on_finish)
     except EnvironmentFailure as error:
         if not experiment.shows_part:
             raise
-        failure = error
-    return experiment.show(size, folder, out), failure
+        return error
+    return None
 
 
 def _size(args: ReproduceArgs, size: "Size") -> "Size":

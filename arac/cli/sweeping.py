@@ -4,12 +4,15 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from arac.cli.words import parse, program, say_stopped
 from arac.errors import UserError
+
+if TYPE_CHECKING:
+    from arac.sweeps.jobs import Job
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,9 @@ class SweepArgs:
     """Of the Ray cluster; by default that in RAY_ADDRESS, or one of this machine."""
     retries: int = 2
     """How often a run is tried again that failed without getting any further."""
+    keep: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
+    """Copy the small files of finished runs there, without checkpoints and replay; a run that is kept there is not run
+    again, on any machine."""
     dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Only list the runs."""
 
@@ -54,6 +60,7 @@ def sweep(argv: list[str]) -> None:
     from arac.sweeps import choose
     from arac.sweeps import spec as specs
     from arac.sweeps.carrying_out import carry_out
+    from arac.sweeps.keeping import keep, missing
 
     args = parse(SweepArgs, "sweep", argv)
     if args.retries < 0:
@@ -68,12 +75,21 @@ def sweep(argv: list[str]) -> None:
         print(f"{len(spec.jobs)} runs, {steps:,} steps, into {folder}; nothing was started")
         return
     print(f"{len(spec.jobs)} runs, {steps:,} environment steps, into {folder}", flush=True)
+    jobs = missing(spec.jobs, args.keep)
+    if len(jobs) < len(spec.jobs):
+        print(f"{len(spec.jobs) - len(jobs)} of them are kept in {args.keep} and not run again", flush=True)
+
+    def on_finish(job: "Job") -> None:
+        if args.keep is not None:
+            keep(folder / job.name, args.keep / job.name)
+
     try:
-        carry_out(spec.jobs, folder, engine, retries=args.retries)
+        carry_out(jobs, folder, engine, retries=args.retries, on_finish=on_finish)
     except KeyboardInterrupt as stop:
         say_stopped(stop, ["sweep", *argv])
         raise
-    print(f"all runs are finished. Next:\n  {program()} report {folder} --out {folder / 'report'}")
+    shown = args.keep or folder
+    print(f"all runs are finished. Next:\n  {program()} report {shown} --out {folder / 'report'}")
 
 
 def _status(argv: list[str]) -> None:

@@ -18,6 +18,8 @@ class Experiment:
     show: Callable[[Size, Path, Path], str]  # from the folder of the runs into another; what to print
     small: Size  # minutes
     full: Size  # as in the paper
+    # Writes into the folder of a finished run what is shown of its agents. Where there is none, the agents are needed.
+    measure: Callable[[Path], None] | None = None
     shows_part: bool = False  # whether it can be shown although some runs failed
 
 
@@ -36,6 +38,7 @@ EXPERIMENTS = {
         grid.show,
         small=Size(seeds=1, steps=20_000, envs=("HalfCheetah-v5",)),
         full=Size(seeds=5, steps=None, envs=("Ant-v5", "Humanoid-v5", "HalfCheetah-v5")),
+        measure=grid.judge_again,
         shows_part=True,
     ),
     "curves": Experiment(
@@ -43,6 +46,7 @@ EXPERIMENTS = {
         grid.show,
         small=Size(seeds=1, steps=20_000, envs=("Hopper-v5",), algos=("arac", "cem_td3", "cerl", "erl")),
         full=Size(seeds=5, steps=None, envs=grid.PAPER_ENVS, algos=("arac", "cem_td3", "cerl", "erl")),
+        measure=grid.judge_again,
         shows_part=True,
     ),
     "table": Experiment(
@@ -50,6 +54,7 @@ EXPERIMENTS = {
         grid.show,
         small=Size(seeds=1, steps=30_000, envs=("Hopper-v5",), algos=("arac", "sac_nf", "sac", "td3")),
         full=Size(seeds=5, steps=None, envs=grid.PAPER_ENVS, algos=tuple(ALGORITHMS)),
+        measure=grid.judge_again,
         shows_part=True,
     ),
     "deceptive": Experiment(
@@ -57,5 +62,6 @@ EXPERIMENTS = {
         deceptive.show,
         small=Size(seeds=10, steps=15_000, envs=("DeceptivePoint",), algos=("arac", "sac", "sac_nf")),
         full=Size(seeds=20, steps=40_000, envs=("PointMazeWide",), algos=tuple(ALGORITHMS)),
+        measure=deceptive.measure,
     ),
 }

@@ -1,6 +1,7 @@
 """How often each system gets out of a trap, and where its agents go."""
 
 import dataclasses
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,6 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-import rich.progress
 
 from arac.algorithms import find
 from arac.envs import traps
@@ -18,10 +18,12 @@ from arac.errors import UserError
 from arac.experiments.outputs import write
 from arac.experiments.planning import Size, planned, slug
 from arac.experiments.playing import play_each
+from arac.files import write_durably
 from arac.plotting import pyplot
 from arac.rollout.episode import Episode
 from arac.runs import versions
 from arac.sweeps.jobs import Job, run_name
+from arac.sweeps.keeping import measured_at
 from arac.systems import load
 
 Box = tuple[float, float, float, float]  # left, bottom, right, top
@@ -90,6 +92,7 @@ SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {
     "CERL": ("cerl", {}),
 }
 FRESH_EPISODES = 10
+POINTS = 50  # of a path that are kept
 CELLS = 20  # along either side of the grid in which end points are counted
 
 
@@ -149,10 +152,11 @@ def plan(size: Size) -> list[Job]:
 
 def show(size: Size, parent: Path, out: Path) -> str:
     """Write table, numbers and pictures of finished runs into `out`, and return the table."""
-    kinds = [(env, system, seed) for env in size.envs for seed in range(size.seeds) for system in systems(size)]
     outcomes = [
         outcome(env, system, seed, parent / run_name(env, slug(system), seed))
-        for env, system, seed in rich.progress.track(kinds, "measuring", transient=True)
+        for env in size.envs
+        for seed in range(size.seeds)
+        for system in systems(size)
     ]
     table = as_table(outcomes, size)
     write(out, "deceptive", table, as_numbers(outcomes, size))
@@ -161,20 +165,34 @@ def show(size: Size, parent: Path, out: Path) -> str:
     return table
 
 
-def outcome(env: str, system: str, seed: int, folder: Path) -> Outcome:
-    agent = load(folder)
+def measure(folder: Path) -> None:
+    """Write outcome.json: the champion's fresh episodes, and the way of every member in the first of them."""
+    agent, path = load(folder), folder / "outcome.json"
+    if measured_at(path) == agent.state.env_steps:
+        return
+    [trap] = [trap for name, trap in TRAPS.items() if full_name(name) == agent.env.id]
     episodes = play_each(agent, FRESH_EPISODES)
-    champion = agent.state.champion
-    of_champion = episodes[champion]
-    return Outcome(
-        env=env,
-        system=system,
-        seed=seed,
-        score=float(np.mean([episode.total for episode in of_champion])),
-        success=float(np.mean([TRAPS[env].succeeded(episode) for episode in of_champion])),
-        paths=[first.observations[:, :2] for first, *_ in episodes],
-        champion=champion,
-    )
+    of_champion = episodes[agent.state.champion]
+    found = {
+        "env_steps": agent.state.env_steps,
+        "champion": agent.state.champion,
+        "score": float(np.mean([episode.total for episode in of_champion])),
+        "success": float(np.mean([trap.succeeded(episode) for episode in of_champion])),
+        "paths": [thinned(first.observations[:, :2]).tolist() for first, *_ in episodes],
+    }
+    write_durably(path, (json.dumps(found) + "\n").encode())
+
+
+def thinned(path: np.ndarray) -> np.ndarray:
+    """Return about POINTS positions of a path, rounded, the last among them."""
+    stride = -(-len(path) // POINTS)
+    return np.concatenate([path[:-1:stride], path[-1:]]).astype(np.float64).round(3)
+
+
+def outcome(env: str, system: str, seed: int, folder: Path) -> Outcome:
+    found = json.loads((folder / "outcome.json").read_text())
+    paths = [np.array(path) for path in found["paths"]]
+    return Outcome(env, system, seed, found["score"], found["success"], paths, found["champion"])
 
 
 def as_table(outcomes: Sequence[Outcome], size: Size) -> str:

@@ -4,16 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import rich.progress
-
-from arac import presets, runs
+from arac import presets
 from arac.config import ARACConfig
 from arac.envs.tasks import TASKS
-from arac.errors import UserError
 from arac.experiments import report
 from arac.experiments.planning import Size, planned
 from arac.files import write_durably
-from arac.sweeps.jobs import Job, has_reached
+from arac.sweeps.jobs import Job
+from arac.sweeps.keeping import measured_at
 from arac.systems import load
 
 # The paper's eight tasks: those that its table of parameters has.
@@ -50,35 +48,15 @@ def plan_ablation(size: Size) -> list[Job]:
 
 
 def show(size: Size, parent: Path, out: Path) -> str:
-    """Measures the champions of finished runs again and makes the report of all runs below `parent`; its table."""
-    finished = [path.parent for path in sorted(parent.glob("*/config.toml")) if _is_finished(path.parent)]
-    for folder in rich.progress.track(finished, "champions, on fresh episodes", transient=True):
-        judge_again(folder)
+    """Write the report of all runs below `parent`, and return its table."""
     return report.write([parent], out)
-
-
-def _is_finished(folder: Path) -> bool:
-    """Whether a run has come to its end. One that cannot be read has not; the report says why it cannot."""
-    try:
-        _, steps = runs.read(folder)
-    except UserError:
-        return False
-    return not runs.is_locked(folder) and has_reached(folder, steps)
 
 
 def judge_again(folder: Path) -> None:
     """Writes champion.json: the champion's returns over fresh episodes, because the best of several flatters."""
     path = folder / "champion.json"
     agent = load(folder)
-    if _judged_at(path) != agent.state.env_steps:
+    if measured_at(path) != agent.state.env_steps:
         returns = agent.evaluate(FRESH_EPISODES).returns.tolist()
         found = {"env_steps": agent.state.env_steps, "member": agent.state.champion, "returns": returns}
         write_durably(path, (json.dumps(found) + "\n").encode())
-
-
-def _judged_at(path: Path) -> int | None:
-    """Of how many steps the champion was that is judged there; None where none is, or the file is torn."""
-    try:
-        return int(json.loads(path.read_text())["env_steps"])
-    except (OSError, ValueError, TypeError, KeyError):
-        return None

@@ -4,7 +4,7 @@ import contextlib
 import os
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from arac import runs
@@ -23,11 +23,19 @@ _ON_THEIR_WAY = 10.0  # seconds that the last files of a run may take to be seen
 _REFUSED = 2  # the exit status of a run that asks for something impossible, and would again
 
 
-def carry_out(jobs: Sequence[Job], parent: Path, engine: Engine, *, retries: int = RETRIES, show: bool = True) -> None:
+def carry_out(
+    jobs: Sequence[Job],
+    parent: Path,
+    engine: Engine,
+    *,
+    retries: int = RETRIES,
+    show: bool = True,
+    on_finish: Callable[[Job], None] = lambda _: None,
+) -> None:
     """Sees to it that every job has a finished run in its folder below `parent`.
 
     A run that fails goes on from its last checkpoint. After `retries` tries more that did not bring it any further it
-    is given up, and told at the end.
+    is given up, and told at the end. `on_finish` is called for every job with a finished run.
 
     Raises:
         UserError: if a folder holds another run than its job, or one that went further, or another process works there.
@@ -45,7 +53,10 @@ def carry_out(jobs: Sequence[Job], parent: Path, engine: Engine, *, retries: int
         with progress.heeding_signals(), engine:
             ledger = Ledger(jobs, parent, engine=engine.name, places=engine.places())
             try:
-                _work(ledger, engine, retries, progress, show)
+                for entry in ledger.entries:
+                    if entry.state == "finished":
+                        on_finish(entry.job)
+                _work(ledger, engine, retries, progress, show, on_finish)
             except Interrupted:
                 if show:
                     print("\nstopping: the runs save their checkpoints first", flush=True)
@@ -58,7 +69,14 @@ def carry_out(jobs: Sequence[Job], parent: Path, engine: Engine, *, retries: int
         raise EnvironmentFailure(_told(failed, ledger))
 
 
-def _work(ledger: Ledger, engine: Engine, retries: int, progress: Progress, show: bool) -> None:
+def _work(
+    ledger: Ledger,
+    engine: Engine,
+    retries: int,
+    progress: Progress,
+    show: bool,
+    on_finish: Callable[[Job], None],
+) -> None:
     waiting = deque(entry for entry in ledger.entries if entry.state == "waiting")
     under_way = 0
     looked = written = 0.0
@@ -77,6 +95,8 @@ def _work(ledger: Ledger, engine: Engine, retries: int, progress: Progress, show
                 display.tell(entry)
                 if entry.state == "waiting":
                     waiting.append(entry)
+                if entry.state == "finished":
+                    on_finish(job)
                 written = 0.0
             if time.monotonic() > looked + _LOOK or not (waiting or under_way):
                 ledger.places = engine.places()

@@ -125,26 +125,28 @@ def check(jobs: Sequence[Job], parent: Path) -> None:
     Raises:
         UserError: if there is such a folder, or another process works in one.
     """
-    tasks: dict[str, EnvSpec] = {}
     for job in jobs:
         folder = parent / job.name
         if not (folder / "config.toml").exists():
             continue
         if not becomes_free(folder, _DYING):
             raise UserError(f"Another process is working on {folder}; wait for it or stop it first.")
-        task = json.dumps([job.env, job.env_kwargs, job.max_episode_steps])
-        if task not in tasks:
-            tasks[task] = envs.check(job.env, max_episode_steps=job.max_episode_steps, kwargs=job.env_kwargs)
-        _check(_described(find(job.algorithm), tasks[task], job), job.steps, folder)
+        found, steps = runs.read(folder)
+        if other := differences(job, found):
+            what = "; ".join(other[:3])
+            raise UserError(f"{folder} holds another run ({what}); choose another folder or remove it.")
+        if steps > job.steps:
+            raise UserError(f"{folder} holds a run of {steps:,} steps, more than {job.steps:,}; choose another folder.")
 
 
-def _check(wanted: Description, wanted_steps: int, folder: Path) -> None:
-    found, steps = runs.read(folder)
-    if differences := wanted.differences(found.identity()):
-        what = "; ".join(differences[:3])
-        raise UserError(f"{folder} holds another run ({what}); choose another folder or remove it.")
-    if steps > wanted_steps:
-        raise UserError(f"{folder} holds a run of {steps:,} steps, more than {wanted_steps:,}; choose another folder.")
+def differences(job: Job, found: Description) -> list[str]:
+    """Tell in words where a run that was found is not the job's, but for its length."""
+    limit = job.max_episode_steps
+    if (found.env.id, found.env.kwargs) == (full_name(job.env), job.env_kwargs) and limit is None:
+        task = found.env  # it need not be made once more
+    else:
+        task = envs.check(job.env, max_episode_steps=limit, kwargs=job.env_kwargs)
+    return _described(find(job.algorithm), task, job).differences(found.identity())
 
 
 def becomes_free(folder: Path, patience: float) -> bool:

@@ -1,0 +1,111 @@
+"""Finished runs that are kept as small files: never run again, as long as they are the runs that are wanted."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from run_folders import run_folder
+from test_sweeps import SETTINGS
+
+from arac import SAC
+from arac.cli import main
+from arac.experiments import deceptive
+from arac.experiments.catalogue import EXPERIMENTS
+from arac.sweeps.carrying_out import carry_out
+from arac.sweeps.engines import LocalEngine
+from arac.sweeps.jobs import Job
+from arac.sweeps.keeping import keep, measured_at, missing
+
+NAME = "InvertedPendulum-v5-sac-seed3"
+JOB = Job(NAME, "sac", "InvertedPendulum-v5", 3, 600, SETTINGS)
+SPEC = f"""
+algorithms = ["sac"]
+tasks = ["InvertedPendulum-v5"]
+seeds = [3]
+steps = 600
+[settings]
+{chr(10).join(f"{name} = {value}" for name, value in SETTINGS.items())}
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / NAME
+    SAC("InvertedPendulum-v5", seed=3, workers=0, **SETTINGS).learn(600, run_dir=folder)
+    return folder
+
+
+def test_the_small_files_are_copied_and_nothing_else(run, tmp_path):
+    keep(run, tmp_path / NAME)
+    assert sorted(path.name for path in (tmp_path / NAME).iterdir()) == [
+        "config.toml", "evaluations.jsonl", "timings.jsonl"
+    ]  # fmt: skip
+    for path in (tmp_path / NAME).iterdir():
+        assert path.read_bytes() == (run / path.name).read_bytes()
+
+
+def test_a_kept_run_is_not_missing_and_another_one_is(run, tmp_path):
+    assert missing([JOB], None) == missing([JOB], tmp_path) == [JOB]
+    keep(run, tmp_path / NAME)
+    assert missing([JOB], tmp_path) == []
+    others = [
+        replace(JOB, seed=4),
+        replace(JOB, steps=700),
+        replace(JOB, env="Hopper-v5"),
+        replace(JOB, algorithm="td3"),
+        replace(JOB, settings={**SETTINGS, "batch_size": 8}),
+        replace(JOB, max_episode_steps=50),
+    ]
+    assert missing(others, tmp_path) == others
+    (tmp_path / NAME / "config.toml").unlink()  # as if the copy had been interrupted
+    assert missing([JOB], tmp_path) == [JOB]
+
+
+def test_a_run_that_was_finished_before_is_handed_over_too(run):
+    finished = []
+    carry_out([JOB], run.parent, LocalEngine(1), show=False, on_finish=finished.append)
+    assert finished == [JOB]
+
+
+def test_a_sweep_keeps_its_runs_and_starts_none_that_is_kept(run, tmp_path, capsys):
+    (tmp_path / "sweep.toml").write_text(SPEC)
+    words = ["sweep", str(tmp_path / "sweep.toml"), "--keep", str(tmp_path / "kept"), "--runs"]
+    assert main([*words, str(run.parent)]) == 0
+    assert (tmp_path / "kept" / NAME / "evaluations.jsonl").exists()
+    capsys.readouterr()
+    assert main([*words, str(tmp_path / "elsewhere")]) == 0
+    assert "1 of them are kept in" in capsys.readouterr().out
+    assert not (tmp_path / "elsewhere" / NAME).exists()
+
+
+def test_a_folder_that_cannot_be_written_is_said_in_one_sentence(run, tmp_path, capsys):
+    (tmp_path / "sweep.toml").write_text(SPEC)
+    (tmp_path / "file").write_text("")
+    words = ["sweep", str(tmp_path / "sweep.toml"), "--runs", str(run.parent), "--keep", str(tmp_path / "file")]
+    assert main(words) == 2
+    assert capsys.readouterr().err.endswith("choose another folder for results.\n")
+
+
+def test_what_was_measured_of_fewer_steps_or_is_torn_is_measured_anew(tmp_path):
+    path = tmp_path / "outcome.json"
+    assert measured_at(path) is None
+    path.write_text('{"env_st')
+    assert measured_at(path) is None
+    path.write_text('{"env_steps": 7}')
+    assert measured_at(path) == 7
+
+
+def test_an_experiment_is_shown_from_what_is_kept(tmp_path, capsys, monkeypatch):
+    """No run folder is there, and none is begun."""
+    monkeypatch.chdir(tmp_path)
+    size = replace(EXPERIMENTS["deceptive"].small, seeds=2, algos=("sac",))
+    jobs = deceptive.plan(size)
+    for job, found in zip(jobs, (1.0, 0.0), strict=True):
+        settings = {**job.settings, "env": job.env, "algo": job.algorithm, "seed": job.seed, "planned": job.steps}
+        folder = run_folder(tmp_path / "out" / "runs" / job.name, limit=200, **settings)
+        path = [[0.0, 0.0], [-0.9 if found else 0.9, 0.0]]
+        outcome = {"env_steps": job.steps, "champion": 0, "score": 1.0, "success": found, "paths": [path]}
+        (folder / "outcome.json").write_text(json.dumps(outcome))
+    assert main(["reproduce", "deceptive", "--seeds", "2", "--algos", "sac", "--out", "out"]) == 0
+    assert "| DeceptivePoint | SAC | 1 of 2 |" in capsys.readouterr().out
+    assert not (tmp_path / "runs").exists()
