@@ -1,6 +1,7 @@
 """How far apart agents are: the measures against known cases, and the experiment on runs that are over in seconds."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import jax
@@ -79,9 +80,12 @@ def test_a_course_leaves_out_the_warm_up_and_knows_when_it_has_settled(tmp_path)
 
 @pytest.mark.slow
 def test_table_numbers_and_picture(tmp_path, monkeypatch):
-    runs = train(repulsion.plan(SIZE), tmp_path / "runs")
     monkeypatch.setattr(repulsion, "ACTIONS", 20)  # t-SNE takes long
     monkeypatch.setattr(repulsion, "STATES", 4)
+    jobs = repulsion.plan(SIZE)
+    runs = train(jobs, tmp_path / "runs")
+    for job in jobs:
+        repulsion.measure(runs / job.name)
     table = repulsion.show(SIZE, runs, tmp_path / "out")
     assert (tmp_path / "out" / "repulsion.png").read_bytes().startswith(b"\x89PNG")
     numbers = json.loads((tmp_path / "out" / "repulsion.json").read_text())["runs"]
@@ -95,18 +99,28 @@ def test_table_numbers_and_picture(tmp_path, monkeypatch):
     assert (tmp_path / "out" / "repulsion-over-time.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_variants_are_compared_in_the_same_states_with_the_same_noise(tmp_path):
-    """One run under two names: whatever differs between them would be the states or the noise."""
-    job = repulsion.plan(SIZE)[1]
+def test_a_run_is_measured_once_and_gives_the_same_numbers_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(repulsion, "STATES", 4)
+    job = replace(repulsion.plan(SIZE)[1], seed=1)  # of another seed than 0 no actions are drawn
     folder = train([job], tmp_path) / job.name
-    one, other = repulsion.compare({"one": folder, "other": folder})
-    np.testing.assert_array_equal(one.kl, other.kl)
-    np.testing.assert_array_equal(one.actions, other.actions)
-    assert one.actions.shape == (repulsion.STATES, 5, repulsion.ACTIONS, 1)
-    assert one.action_distance == other.action_distance > 0
-    again, _ = repulsion.compare({"one": folder, "other": folder})
-    np.testing.assert_array_equal(one.actions, again.actions)
-    np.testing.assert_array_equal(one.kl, again.kl)
+    repulsion.measure(folder)
+    first = (folder / "outcome.json").read_bytes()
+    one = repulsion.outcome("InvertedPendulum-v5", "default", 1, folder)
+    assert one.own_neighbours.shape == (4,)
+    assert one.kl.shape == (5, 5)
+    assert one.action_distance > 0
+    assert len(one.points) == 0
+    written = (folder / "outcome.json").stat().st_mtime_ns
+    repulsion.measure(folder)
+    assert (folder / "outcome.json").stat().st_mtime_ns == written
+    (folder / "outcome.json").unlink()
+    repulsion.measure(folder)
+    assert (folder / "outcome.json").read_bytes() == first
+
+
+def test_the_papers_letter_has_one_seed_and_the_others_all():
+    names = [job.name for job in repulsion.plan(replace(SIZE, seeds=3))]
+    assert [sum(variant in name for name in names) for variant in ("lambda0", "default", "papersletter")] == [3, 3, 1]
 
 
 def test_the_distance_of_actions_is_the_mean_over_pairs_and_states():

@@ -46,8 +46,8 @@ class ReproduceArgs:
     runs: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
     """Where the run folders are; by default below runs/, named after the experiment."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
-    """Where tables and pictures go; by default beside the run folders. For gaussian, curves, table and deceptive the
-    small files of finished runs go there, too, into runs/; a run that is kept there is not run again."""
+    """Where tables and pictures go; by default beside the run folders. The small files of finished runs go there,
+    too, into runs/; a run that is kept there is not run again, on any machine."""
     engine: Literal["local", "ray"] = "local"
     """Where the runs are at work: processes of this machine, or a Ray cluster."""
     jobs: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None

@@ -18,8 +18,7 @@ class Experiment:
     show: Callable[[Size, Path, Path], str]  # from the folder of the runs into another; what to print
     small: Size  # minutes
     full: Size  # as in the paper
-    # Writes into the folder of a finished run what is shown of its agents. Where there is none, the agents are needed.
-    measure: Callable[[Path], None] | None = None
+    measure: Callable[[Path], None] | None = None  # writes into a finished run's folder what is shown of its agents
     shows_part: bool = False  # whether it can be shown although some runs failed
 
 
@@ -32,6 +31,7 @@ EXPERIMENTS = {
         repulsion.show,
         small=Size(seeds=2, steps=30_000, envs=("HalfCheetah-v5",), settings=repulsion.QUICK),
         full=Size(seeds=5, steps=None, envs=("Humanoid-v5",)),
+        measure=repulsion.measure,
     ),
     "gaussian": Experiment(
         grid.plan_ablation,

@@ -1,37 +1,38 @@
-"""What repulsion does to a population: the actions of agents that were trained with and without it, in the same states.
+"""What repulsion does to a population: the actions of agents that were trained with and without it.
 
 The paper shows two states through t-SNE. t-SNE can flatter, so that numbers stand beside it: the divergence between
 every two agents, the distance of their actions, and how often an action's nearest neighbour is the same agent's.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from importlib.util import find_spec
-from itertools import combinations, product
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-import rich.progress
 from jaxtyping import Float
 
-from arac import streams
+from arac import runs, streams
 from arac.agent import Agent
 from arac.config import ARACConfig
 from arac.diversity import mean_kl, pairwise_kl
 from arac.errors import UserError
+from arac.experiments import repulsion_figures
 from arac.experiments.outputs import write
 from arac.experiments.planning import Size, planned, slug
 from arac.experiments.playing import play_each
 from arac.experiments.statistics import bootstrapped, probability_of_improvement
+from arac.files import write_durably
 from arac.losses import sampled_kl
 from arac.metrics import read_evaluations
-from arac.plotting import pyplot
 from arac.population import take
 from arac.runs import versions
 from arac.sweeps.jobs import Job, run_name
+from arac.sweeps.keeping import measured_at
 from arac.systems import load
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -39,9 +40,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
     "paper's letter": ARACConfig.letter,
 }
-BASELINE = "lambda 0"
+BASELINE, LETTER = "lambda 0", "paper's letter"
 SETTLED = 0.3  # of a run's steps, after which members should be and stay apart
-APART = 0.15  # nats per action dimension that members should be apart
 ACTIONS = 500  # of each agent in a state, as in the paper's figure
 STATES, DRAWN = 32, 2  # neighbours are counted in the first number of states; the paper draws the second
 # So that a first look takes minutes: smaller networks and less of all else. The strategy is that of the paper's figure,
@@ -51,7 +51,6 @@ QUICK: dict[str, Any] = {
     "replay_capacity": 100_000, "strategy": "reactive",
 }  # fmt: skip
 STATES_FOR_KL = 256
-_LEAST_SHOWN = 0.01  # nats: the dark end of the matrices' colours
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,16 +75,18 @@ def course_of(folder: Path, warmup: int) -> Course:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The population of one run."""
+    """The population of one run: how it came there, and how far apart its members are at the end."""
 
     env: str
     variant: str
     seed: int
     course: Course
-    from_archived: float  # KL(elite || archived policy) of whole policies, the mean over the archive
+    from_archived: float | None  # KL(elite || archived policy) of whole policies, the mean over the archive
     kl: Float[np.ndarray, "member member"]  # KL(row || column) over many states
     action_distance: float  # between actions without noise, the mean over pairs of members and many states
-    actions: Float[np.ndarray, "state member sample action"]
+    action_size: int
+    own_neighbours: Float[np.ndarray, " state"]  # how often an action's nearest neighbour is the same agent's
+    points: Float[np.ndarray, "state member sample 2"]  # actions through t-SNE; of no state where they are not drawn
 
     @property
     def mean_kl(self) -> float:
@@ -103,72 +104,81 @@ class Outcome:
         """The mean entropy once the run has settled."""
         return float(self.course.entropy[self.course.settled].mean())
 
-    @cached_property
-    def own_neighbours(self) -> float:
-        return float(np.mean([own_neighbours(of_state) for of_state in self.actions]))
-
 
 def plan(size: Size) -> list[Job]:
-    """Return a job for every variant on every task with every seed.
+    """Return a job for every variant on every task with every seed; the paper's letter has one seed.
 
     Raises:
         UserError: if the figure could not be drawn in the end.
     """
     if find_spec("sklearn") is None:
         raise UserError("The figure needs scikit-learn; install it with `pip install 'arac-rl[experiments]'`.")
+    return [planned(size, "arac", env, seed, slug(variant), VARIANTS[variant]) for env, variant, seed in _kinds(size)]
+
+
+def _kinds(size: Size) -> list[tuple[str, str, int]]:
     return [
-        planned(size, "arac", env, seed, slug(variant), settings)
+        (env, variant, seed)
         for seed in range(size.seeds)
         for env in size.envs
-        for variant, settings in VARIANTS.items()
+        for variant in VARIANTS
+        if variant != LETTER or seed == 0
     ]
 
 
 def show(size: Size, parent: Path, out: Path) -> str:
-    """Writes table, numbers and picture of finished runs into `out`; the table."""
-    kinds = list(product(size.envs, range(size.seeds)))
+    """Write table, numbers and pictures of finished runs into `out`, and return the table."""
     outcomes = [
-        one
-        for env, seed in rich.progress.track(kinds, "measuring", transient=True)
-        for one in compare({variant: parent / run_name(env, slug(variant), seed) for variant in VARIANTS})
+        outcome(env, variant, seed, parent / run_name(env, slug(variant), seed)) for env, variant, seed in _kinds(size)
     ]
     table = as_table(outcomes)
     write(out, "repulsion", table, as_numbers(outcomes, size))
-    draw([outcome for outcome in outcomes if outcome.seed == 0], out / "repulsion.png")
-    draw_courses(outcomes, out / "repulsion-over-time.png")
+    repulsion_figures.draw([outcome for outcome in outcomes if outcome.seed == 0], out / "repulsion.png")
+    repulsion_figures.draw_courses(outcomes, out / "repulsion-over-time.png")
     return table
 
 
-def compare(folders: Mapping[str, Path]) -> list[Outcome]:
-    """The variants of one task and seed, in the same states and with the same noise.
-
-    The states are those that the agents of all variants visit: where only some have learned to run, states of the
-    others alone would say little.
-    """
-    agents = {variant: load(folder) for variant, folder in folders.items()}
-    visited = np.concatenate([episode.observations for agent in agents.values() for [episode] in play_each(agent)])
-    first = next(iter(agents.values()))
-    spec, seed, members = first.env, first.description.seed, first.config.population_size
+def measure(folder: Path) -> None:
+    """Write outcome.json: how far apart the members of a run are in states that they visit in fresh episodes."""
+    agent, path = load(folder), folder / "outcome.json"
+    if measured_at(path) == agent.state.env_steps:
+        return
+    visited = np.concatenate([episode.observations for [episode] in play_each(agent)])
+    spec, seed, members = agent.env, agent.description.seed, agent.config.population_size
     rng = streams.rng(seed, "repulsion")
     states = rng.choice(visited, STATES, replace=False)
     several = rng.choice(visited, STATES_FOR_KL)
     noise = rng.standard_normal((STATES_FOR_KL, spec.action_size), np.float32)
     noises = rng.standard_normal((STATES, members, ACTIONS, spec.action_size), np.float32)
-    outcomes = []
-    for variant, agent in agents.items():
-        outcomes.append(
-            Outcome(
-                env=spec.id,
-                variant=variant,
-                seed=seed,
-                course=course_of(folders[variant], agent.config.warmup_steps),
-                from_archived=_from_archived(agent.state, several, noise),
-                kl=np.asarray(pairwise_kl(agent.state.population, several, noise), np.float64),
-                action_distance=action_distance(agent, several),
-                actions=np.stack([sampled(agent, state, noise) for state, noise in zip(states, noises, strict=True)]),
-            )
-        )
-    return outcomes
+    actions = [sampled(agent, state, noise) for state, noise in zip(states, noises, strict=True)]
+    drawn = actions[:DRAWN] if seed == 0 else []  # pictures are of the first seed
+    found = {
+        "env_steps": agent.state.env_steps,
+        "from_archived": _from_archived(agent.state, several, noise),
+        "kl": np.asarray(pairwise_kl(agent.state.population, several, noise), np.float64).tolist(),
+        "action_distance": action_distance(agent, several),
+        "action_size": spec.action_size,
+        "own_neighbours": [own_neighbours(of_state) for of_state in actions],
+        "points": [embedded(of_state).astype(np.float64).round(1).tolist() for of_state in drawn],
+    }
+    write_durably(path, (json.dumps(found) + "\n").encode())
+
+
+def outcome(env: str, variant: str, seed: int, folder: Path) -> Outcome:
+    found = json.loads((folder / "outcome.json").read_text())
+    description, _ = runs.read(folder)
+    return Outcome(
+        env=env,
+        variant=variant,
+        seed=seed,
+        course=course_of(folder, description.config.warmup_steps),
+        from_archived=found["from_archived"],
+        kl=np.array(found["kl"]),
+        action_distance=found["action_distance"],
+        action_size=found["action_size"],
+        own_neighbours=np.array(found["own_neighbours"]),
+        points=np.array(found["points"]),
+    )
 
 
 def sampled(agent: Agent, state: np.ndarray, noise: np.ndarray) -> Float[np.ndarray, "member sample action"]:
@@ -195,11 +205,11 @@ def own_neighbours(actions: Float[np.ndarray, "member sample action"]) -> float:
     return float((owner[other] == owner).mean())
 
 
-def _from_archived(state: Any, observation: Any, noise: Any) -> float:
-    """Return the mean KL(elite || archived policy); NaN where nothing is archived."""
+def _from_archived(state: Any, observation: Any, noise: Any) -> float | None:
+    """Return the mean KL(elite || archived policy); None where nothing is archived."""
     archive, elites = state.archive, take(state.population, state.elites)
     if archive.size == 0:
-        return float("nan")
+        return None
     archived = take(archive.policies, np.arange(archive.size))
 
     def row(elite: Any) -> Any:
@@ -224,8 +234,8 @@ def as_table(outcomes: Sequence[Outcome]) -> str:
                 _all([outcome.least_kl for outcome in ours], ".2f"),
                 _all([outcome.entropy for outcome in ours], ".2f"),
                 _all([outcome.action_distance for outcome in ours], ".2f"),
-                _all([outcome.own_neighbours for outcome in ours], ".0%"),
-                _all([outcome.from_archived for outcome in ours], ".2f"),
+                _all([float(outcome.own_neighbours.mean()) for outcome in ours], ".0%"),
+                _all([outcome.from_archived for outcome in ours if outcome.from_archived is not None], ".2f"),
                 _all([outcome.course.returns[-1] for outcome in ours], ",.0f"),
                 _improvement(ours, [outcome for outcome in of_env if outcome.variant == BASELINE]),
             ]
@@ -234,7 +244,7 @@ def as_table(outcomes: Sequence[Outcome]) -> str:
     lines += [
         "",
         "Means over seeds, each seed's own in brackets; divergences in nats. KL between agents: over pairs, at the end "
-        f"on {STATES_FOR_KL} visited states, the same for all variants of a seed; the least at any evaluation after "
+        f"on {STATES_FOR_KL} states that these agents visit; the least at any evaluation after "
         "30 % of the steps. Distance of actions: without noise, on the same states. "
         f"Neighbours: over {STATES} states with {ACTIONS} actions of each of {members} agents, in "
         f"the space of actions; {100 / members:.0f} % is what agents that act alike would have. From archived "
@@ -255,7 +265,7 @@ def _improvement(ours: Sequence[Outcome], others: Sequence[Outcome]) -> str:
 
 
 def _all(values: list[float], form: str) -> str:
-    return f"{np.mean(values):{form}} ({', '.join(f'{value:{form}}' for value in values)})"
+    return f"{np.mean(values):{form}} ({', '.join(f'{value:{form}}' for value in values)})" if values else "-"
 
 
 def as_numbers(outcomes: Sequence[Outcome], size: Size) -> dict[str, Any]:
@@ -263,67 +273,13 @@ def as_numbers(outcomes: Sequence[Outcome], size: Size) -> dict[str, Any]:
         {
             "env": o.env, "variant": o.variant, "seed": o.seed, "mean_kl": o.mean_kl, "kl": o.kl.tolist(),
             "least_kl": o.least_kl, "entropy": o.entropy, "action_distance": o.action_distance,
-            "own_neighbours": o.own_neighbours, "from_archived": o.from_archived,
+            "own_neighbours": float(o.own_neighbours.mean()), "from_archived": o.from_archived,
             "champion_return": float(o.course.returns[-1]),
             "course": {name: getattr(o.course, name).tolist() for name in ("steps", "kl", "entropy", "returns")},
         }
         for o in outcomes
     ]  # fmt: skip
     return {"steps": size.steps, "settings": size.settings, "variants": VARIANTS, "runs": runs, "versions": versions()}
-
-
-def draw_courses(outcomes: Sequence[Outcome], path: Path) -> None:
-    """Draw divergence, entropy and return over training time: a row per task, a thin line per seed."""
-    plt = pyplot()
-    envs = list(dict.fromkeys(outcome.env for outcome in outcomes))
-    figure, rows = plt.subplots(
-        len(envs), 3, figsize=(12, 3.2 * len(envs)), layout="constrained", squeeze=False, sharex="row"
-    )
-    for row, env in zip(rows, envs, strict=True):
-        of_env = [outcome for outcome in outcomes if outcome.env == env]
-        for variant, colour in zip(dict.fromkeys(o.variant for o in of_env), plt.cm.tab10.colors, strict=False):
-            ours = [outcome.course for outcome in of_env if outcome.variant == variant]
-            for axes, name in zip(row, ("kl", "entropy", "returns"), strict=True):
-                for course in ours:
-                    axes.plot(course.steps, getattr(course, name), color=colour, linewidth=0.6, alpha=0.5)
-                if len({len(course.steps) for course in ours}) == 1:
-                    mean = np.mean([getattr(course, name) for course in ours], 0)
-                    axes.plot(ours[0].steps, mean, color=colour, linewidth=2, label=variant)
-        row[0].set(yscale="log", ylabel=env)
-        row[0].axhline(APART * of_env[0].actions.shape[-1], color="black", linestyle=":", linewidth=1)
-    for axes, title in zip(
-        rows[0],
-        ("KL between agents, nats (dotted: 0.15 per action)", "entropy, nats", "champion's return"),
-        strict=True,
-    ):
-        axes.set_title(title, fontsize="medium")
-    for axes in rows[-1]:
-        axes.set_xlabel("environment steps")
-    rows[0][0].legend(fontsize="small")
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
-
-
-def draw(outcomes: Sequence[Outcome], path: Path) -> None:
-    """For each variant a row: both states, each through one t-SNE for all agents, and the matrix of divergences."""
-    plt = pyplot()
-    columns = DRAWN + 1
-    figure, rows = plt.subplots(
-        len(outcomes), columns, figsize=(4 * columns, 3.7 * len(outcomes)), layout="constrained", squeeze=False
-    )
-    top = max(outcome.kl.max() for outcome in outcomes)
-    for row, outcome in zip(rows, outcomes, strict=True):
-        for state, axes in enumerate(row[:DRAWN]):
-            own = own_neighbours(outcome.actions[state])
-            for member, points in enumerate(embedded(outcome.actions[state])):
-                axes.scatter(*points.T, s=4, linewidths=0, label=f"agent {member}")
-            axes.set(xticks=(), yticks=(), title=f"state {state + 1}: {own:.0%} have a neighbour of their own")
-        row[0].set_ylabel(f"{outcome.env}, {outcome.variant}", fontsize="large")
-        _matrix(row[-1], outcome.kl, top)
-    rows[0][0].legend(markerscale=3, fontsize="small")
-    figure.suptitle(f"{ACTIONS} actions of each agent in two states (t-SNE), and how far apart the agents are")
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
 
 
 def embedded(actions: Float[np.ndarray, "member sample action"]) -> Float[np.ndarray, "member sample 2"]:
@@ -336,15 +292,3 @@ def embedded(actions: Float[np.ndarray, "member sample action"]) -> Float[np.nda
     with threadpool_limits(1):  # threads that wait for each other take many times as long beside other work
         points = tsne.fit_transform(actions.reshape(-1, size))
     return np.asarray(points).reshape(members, samples, 2)
-
-
-def _matrix(axes: Any, kl: Float[np.ndarray, "member member"], top: float) -> None:
-    from matplotlib.colors import LogNorm
-
-    scale = LogNorm(_LEAST_SHOWN, max(top, 10 * _LEAST_SHOWN), clip=True)
-    axes.imshow(np.maximum(kl, _LEAST_SHOWN), cmap="viridis", norm=scale)
-    for (row, column), value in np.ndenumerate(kl):
-        colour = "white" if scale(value) < 0.5 else "black"
-        axes.text(column, row, f"{max(value, 0):.{2 if value < 10 else 0}f}", ha="center", va="center", color=colour)
-    mean = mean_kl(kl)
-    axes.set(xticks=range(len(kl)), yticks=range(len(kl)), title=f"KL(row ‖ column), nats: mean {mean:.2f}")
