@@ -109,8 +109,8 @@ class ARACConfig(SoftConfig):
     """proactive: away from the worse half, towards the better; reactive: only away, most from the worst."""
     ar_coefficient: float | Literal["auto"] = "auto"
     """Weight of attraction and repulsion (lambda); auto adapts it to `ar_target`, 0 switches both off."""
-    ar_target: float = 4.0
-    """Divergence from other members that auto aims at, in nats; two policies 4 nats apart hardly overlap."""
+    ar_target: float = 3.0
+    """Divergence from other members that auto aims at, in nats; two policies 3 nats apart hardly overlap."""
     ar_from: Targets = "both"
     """Policies that repel and attract: archive (the paper's, felt by elites), members (another one of the population
     at each update, repulsion only) or both."""

@@ -27,7 +27,7 @@ from arac.updates import ActorLearner, CriticLearner, Forces, Rules
 
 MEMBERS, ELITES, ARCHIVED = 5, 2, 5
 PAPERS_RULES = Rules(0.99, 0.005, 3e-4, batch_size=256, ar_divergence="kl", ar_base="own")
-RULES = Rules(0.99, 0.005, 3e-4, batch_size=256, ar_base="whole", ar_target=4.0)
+RULES = Rules(0.99, 0.005, 3e-4, batch_size=256, ar_base="whole", ar_target=3.0)
 STORED = 50_000
 
 
