@@ -117,13 +117,10 @@ def plan(size: Size) -> list[Job]:
 
 
 def _kinds(size: Size) -> list[tuple[str, str, int]]:
-    return [
-        (env, variant, seed)
-        for seed in range(size.seeds)
-        for env in size.envs
-        for variant in VARIANTS
-        if variant != LETTER or seed == 0
-    ]
+    """Return task, variant and seed of every run; the paper's letter comes last, with one seed."""
+    compared = [name for name in VARIANTS if name != LETTER]
+    kinds = [(env, variant, seed) for seed in range(size.seeds) for env in size.envs for variant in compared]
+    return kinds + [(env, LETTER, 0) for env in size.envs]
 
 
 def show(size: Size, parent: Path, out: Path) -> str:
