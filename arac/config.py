@@ -110,12 +110,13 @@ class ARACConfig(SoftConfig):
     ar_coefficient: float | Literal["auto"] = "auto"
     """Weight of attraction and repulsion (lambda); auto adapts it to `ar_target`, 0 switches both off."""
     ar_target: float = 3.0
-    """Divergence from other members that auto aims at, in nats; two policies 3 nats apart hardly overlap."""
+    """Divergence from other members that auto aims at, in nats; at 3, two policies share about a fifth."""
     ar_from: Targets = "both"
     """Policies that repel and attract: archive (the paper's, felt by elites), members (another one of the population
     at each update, repulsion only) or both."""
     ar_felt_by: FeltBy = "non_elites"
-    """Members that other members repel: non_elites leaves the elites free to do what pays most; all spares nobody."""
+    """Members that other members repel: non_elites leaves the elites free to do what pays most, and repels nobody where
+    all are elites; all spares nobody."""
     ar_divergence: Divergence = "bounded"
     """bounded: at most log 2, and contracting a policy does not raise it; kl: the paper's."""
     ar_base: Base = "whole"

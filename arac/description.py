@@ -14,7 +14,7 @@ from arac.policies.custom import CustomPolicy
 from arac.presets import configured
 
 # Values of settings before they existed, where these are not today's defaults: for runs and agents of then.
-_BEFORE: dict[str, Any] = {"ar_divergence": "kl", "ar_from": "archive", "ar_felt_by": "all"}
+_BEFORE: dict[str, Any] = {"ar_divergence": "kl", "ar_from": "archive"}
 # Settings that no result depends on.
 _WITHOUT_EFFECT = ("workers", "rollouts", "episode_timeout", "checkpoint_interval")
 
@@ -67,8 +67,9 @@ class Description:
 
     def differences(self, identity: dict[str, Any]) -> list[str]:
         """Tell in words where another identity is not this one's. Settings that it lacks did not exist then."""
-        defaults = {**json.loads(json.dumps(asdict(self.algorithm.config()))), **_BEFORE}
-        here, there = (_flat(json.loads(json.dumps(one))) for one in (self.identity(), identity))
+        defaults = json.loads(json.dumps(asdict(self.algorithm.config())))
+        then = {**identity, "config": _of_today(identity["config"], self.algorithm, self.env)}
+        here, there = (_flat(json.loads(json.dumps(one))) for one in (self.identity(), then))
         names = sorted(here.keys() | there.keys())
         values = [(name, here.get(name), there.get(name, defaults.get(name))) for name in names]
         return [f"{name} is {now!r}, was {then!r}" for name, now, then in values if now != then]
@@ -109,12 +110,22 @@ class Description:
         spec = envs.check(
             env or environment["id"], max_episode_steps=environment["max_episode_steps"], kwargs=environment["kwargs"]
         )
-        before = {name: value for name, value in _BEFORE.items() if hasattr(algorithm.config, name)}
-        config, _ = configured(algorithm.config, spec.id, {**before, **table["config"]}, preset=False)
+        settings = _of_today(table["config"], algorithm, spec)
+        config, _ = configured(algorithm.config, spec.id, settings, preset=False)
         preset = None if table["preset"] == "none" else table["preset"]
         check_policy(policy, algorithm, spec)
         _check_same_policy(table.get("policy"), policy)
         return Description(algorithm, spec, seed, config, preset, policy)
+
+
+def _of_today(settings: dict[str, Any], algorithm: Algorithm, env: EnvSpec) -> dict[str, Any]:
+    """Return the settings of a run that an earlier version may have begun, as this version means them."""
+    settings = {**{name: value for name, value in _BEFORE.items() if hasattr(algorithm.config, name)}, **settings}
+    if settings.get("ar_felt_by") is None and "ar_target" in settings:  # it was given per action dimension then
+        settings["ar_target"] *= env.action_size
+    if hasattr(algorithm.config, "ar_felt_by"):
+        settings.setdefault("ar_felt_by", "all")
+    return settings
 
 
 def check_seed(seed: Any) -> int:

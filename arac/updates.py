@@ -189,7 +189,7 @@ def population_step(
     """Take one step for every member: Eq. 2, and Eq. 5 where there are forces.
 
     Args:
-        rules: which forces there are, among others.
+        rules: the divergence and what feels it, among others.
         learners: the population, stacked.
         critic: shared by all.
         temperature: weight of the entropy.

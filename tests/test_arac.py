@@ -231,6 +231,7 @@ def test_the_critic_learns_with_the_elites_policies(monkeypatch):
     [
         {"population_size": 1, "elites": 1, "critic": "twin"},
         {"population_size": 3, "elites": 3, **ARACConfig.letter},
+        {"population_size": 3, "elites": 3, "ar_from": "members"},  # nobody is left to be repelled
         {"archive_capacity": 2, "store_evaluation": True, "strategy": "reactive"},
         {"flows": 0, "ar_base": "gaussian", "sigma": "learned"},
     ],

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 from custom_policy import KumaraswamyPolicy
 
 SETTINGS = {
-    "hidden_size": 16, "batch_size": 16, "warmup_steps": 60, "eval_interval": 60, "eval_episodes": 2, "elites": 2,
+    "hidden_size": 16, "batch_size": 16, "warmup_steps": 60, "eval_interval": 60, "eval_episodes": 2, "elites": 1,
     "population_size": 2, "checkpoint_interval": 1, "replay_capacity": 10_000, "workers": 0,
 }  # fmt: skip
 

@@ -55,7 +55,7 @@ TINY = {
     "replay_capacity": 10_000,
     "workers": 0,
 }
-FEW = {"population_size": 2, "elites": 2}  # with a policy of one's own
+FEW = {"population_size": 2, "elites": 1}  # with a policy of one's own
 SMALLER = {"--steps": "400", "--episodes": "2", "--port": "0"}
 TRAINED = {"--steps": "200", **dict(zip(SMALL[::2], SMALL[1::2], strict=True))}
 IF_GIVEN = {"--video-interval": "100", "--population-size": "5", "--elites": "2"}

@@ -1,20 +1,24 @@
 """Finished runs that are kept as small files: never run again, as long as they are the runs that are wanted."""
 
 import json
+import shutil
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from run_folders import run_folder
 from test_sweeps import SETTINGS
 
 from arac import SAC
 from arac.cli import main
+from arac.errors import EnvironmentFailure, UserError
 from arac.experiments import deceptive
 from arac.experiments.catalogue import EXPERIMENTS
 from arac.sweeps.carrying_out import carry_out
 from arac.sweeps.engines import LocalEngine
 from arac.sweeps.jobs import Job
 from arac.sweeps.keeping import keep, measured_at, missing
+from arac.systems import AGENTS
 
 NAME = "InvertedPendulum-v5-sac-seed3"
 JOB = Job(NAME, "sac", "InvertedPendulum-v5", 3, 600, SETTINGS)
@@ -44,20 +48,51 @@ def test_the_small_files_are_copied_and_nothing_else(run, tmp_path):
         assert path.read_bytes() == (run / path.name).read_bytes()
 
 
-def test_a_kept_run_is_not_missing_and_another_one_is(run, tmp_path):
+def test_a_kept_run_is_not_missing(run, tmp_path):
     assert missing([JOB], None) == missing([JOB], tmp_path) == [JOB]
     keep(run, tmp_path / NAME)
     assert missing([JOB], tmp_path) == []
-    others = [
+    assert missing([JOB], tmp_path, "outcome.json") == [JOB], "it was not measured"
+    (tmp_path / NAME / "outcome.json").write_text('{"env_steps": 600}')
+    assert missing([JOB], tmp_path, "outcome.json") == []
+    longer = replace(JOB, steps=700)
+    assert missing([longer], tmp_path) == [longer]
+    (tmp_path / NAME / "config.toml").unlink()  # as if the copy had been interrupted
+    assert missing([JOB], tmp_path) == [JOB]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
         replace(JOB, seed=4),
-        replace(JOB, steps=700),
+        replace(JOB, steps=500),
         replace(JOB, env="Hopper-v5"),
         replace(JOB, algorithm="td3"),
         replace(JOB, settings={**SETTINGS, "batch_size": 8}),
         replace(JOB, max_episode_steps=50),
-    ]
-    assert missing(others, tmp_path) == others
-    (tmp_path / NAME / "config.toml").unlink()  # as if the copy had been interrupted
+    ],
+)
+def test_another_run_that_is_kept_there_is_not_overwritten(other, run, tmp_path):
+    keep(run, tmp_path / NAME)
+    with pytest.raises(UserError, match="choose another folder"):
+        missing([other], tmp_path)
+
+
+def test_a_run_with_another_time_limit_is_another_run(tmp_path):
+    limited = tmp_path / NAME
+    SAC("InvertedPendulum-v5", seed=3, workers=0, max_episode_steps=50, **SETTINGS).learn(600, run_dir=limited)
+    with pytest.raises(UserError, match="max_episode_steps is 1000, was 50"):
+        missing([JOB], tmp_path)
+
+
+def test_a_run_that_is_kept_where_it_was_trained_stays_whole(run, tmp_path):
+    folder = tmp_path / NAME
+    shutil.copytree(run, folder)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    keep(folder, tmp_path / "." / NAME)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    assert missing([JOB], tmp_path) == []
+    (folder / "timings.jsonl").write_text('{"env_steps": 400}\n')  # as if it had been stopped on its way
     assert missing([JOB], tmp_path) == [JOB]
 
 
@@ -78,12 +113,21 @@ def test_a_sweep_keeps_its_runs_and_starts_none_that_is_kept(run, tmp_path, caps
     assert not (tmp_path / "elsewhere" / NAME).exists()
 
 
-def test_a_folder_that_cannot_be_written_is_said_in_one_sentence(run, tmp_path, capsys):
+def test_a_folder_that_cannot_be_made_is_said_before_anything_begins(tmp_path, capsys):
     (tmp_path / "sweep.toml").write_text(SPEC)
     (tmp_path / "file").write_text("")
-    words = ["sweep", str(tmp_path / "sweep.toml"), "--runs", str(run.parent), "--keep", str(tmp_path / "file")]
+    words = ["sweep", str(tmp_path / "sweep.toml"), "--runs", str(tmp_path / "runs"), "--keep", str(tmp_path / "file")]
     assert main(words) == 2
     assert capsys.readouterr().err.endswith("choose another folder for results.\n")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_what_fails_after_a_run_is_told_with_the_failed_runs(run):
+    def fail(job):
+        raise UserError(f"{job.name} cannot be measured.")
+
+    with pytest.raises(EnvironmentFailure, match=r"1 of 1 runs failed(.|\n)*cannot be measured"):
+        carry_out([JOB], run.parent, LocalEngine(1), show=False, on_finish=fail)
 
 
 def test_what_was_measured_of_fewer_steps_or_is_torn_is_measured_anew(tmp_path):
@@ -109,3 +153,32 @@ def test_an_experiment_is_shown_from_what_is_kept(tmp_path, capsys, monkeypatch)
     assert main(["reproduce", "deceptive", "--seeds", "2", "--algos", "sac", "--out", "out"]) == 0
     assert "| DeceptivePoint | SAC | 1 of 2 |" in capsys.readouterr().out
     assert not (tmp_path / "runs").exists()
+
+
+def test_an_experiment_measures_and_keeps_its_runs(tmp_path, monkeypatch, capsys):
+    """From finished run folders to kept files; the second time without the run folders."""
+    monkeypatch.chdir(tmp_path)
+    size = replace(EXPERIMENTS["deceptive"].small, seeds=1, steps=1400, algos=("td3",), settings={"workers": 0})
+    monkeypatch.setitem(EXPERIMENTS, "deceptive", replace(EXPERIMENTS["deceptive"], small=size))
+    [job] = deceptive.plan(size)
+    AGENTS["td3"](job.env, seed=0, **job.settings).learn(job.steps, run_dir=tmp_path / "runs" / job.name)
+    assert main(["reproduce", "deceptive", "--runs", "runs", "--out", "out"]) == 0
+    said = capsys.readouterr().out
+    kept = tmp_path / "out" / "runs" / job.name
+    found = json.loads((kept / "outcome.json").read_text())
+    assert found["env_steps"] >= 1400
+    assert 2 <= len(found["paths"][0]) <= deceptive.POINTS + 1
+    shutil.rmtree(tmp_path / "runs")
+    assert main(["reproduce", "deceptive", "--runs", "runs", "--out", "out"]) == 0
+    table = (tmp_path / "out" / "deceptive.md").read_text()
+    assert table in said
+    assert table in capsys.readouterr().out
+
+
+def test_a_thinned_path_keeps_its_ends():
+    path = np.arange(402.0).reshape(201, 2)
+    thin = deceptive.thinned(path)
+    assert thin[0].tolist() == [0, 1]
+    assert thin[-1].tolist() == [400, 401]
+    assert len(thin) <= deceptive.POINTS + 1
+    assert deceptive.thinned(path[:3]).tolist() == path[:3].tolist()

@@ -119,7 +119,7 @@ def reproduce(argv: list[str]) -> None:
     folder = args.runs or Path("runs") / args.experiment
     out = args.out or folder
     kept = out / "runs" if args.out and experiment.measure else None
-    jobs = missing(planned, kept)
+    jobs = missing(planned, kept, experiment.measured)
     check(jobs, folder)
     keep_between_runs()
     if args.full:
@@ -127,9 +127,11 @@ def reproduce(argv: list[str]) -> None:
     prepare(out)
     try:
         failure = _carry_out(experiment, jobs, folder, kept, engine)
+        if failure is not None and kept is not None and not kept.exists():
+            raise failure  # there is nothing to show
         said = experiment.show(size, kept or folder, out)
     except KeyboardInterrupt as stop:
-        say_stopped(stop, ["reproduce", *argv], kept=bool(jobs))
+        say_stopped(stop, ["reproduce", *argv], kept=bool(planned))
         raise
     print(f"\n{said}\ntables, numbers and pictures: {out}", flush=True)
     if failure is not None:

@@ -60,7 +60,7 @@ def sweep(argv: list[str]) -> None:
     from arac.sweeps import choose
     from arac.sweeps import spec as specs
     from arac.sweeps.carrying_out import carry_out
-    from arac.sweeps.keeping import keep, missing
+    from arac.sweeps.keeping import keep, make, missing
 
     args = parse(SweepArgs, "sweep", argv)
     if args.retries < 0:
@@ -74,8 +74,10 @@ def sweep(argv: list[str]) -> None:
             print(f"{job.name}  {job.steps:,} steps")
         print(f"{len(spec.jobs)} runs, {steps:,} steps, into {folder}; nothing was started")
         return
-    print(f"{len(spec.jobs)} runs, {steps:,} environment steps, into {folder}", flush=True)
     jobs = missing(spec.jobs, args.keep)
+    if args.keep is not None:
+        make(args.keep)
+    print(f"{len(spec.jobs)} runs, {steps:,} environment steps, into {folder}", flush=True)
     if len(jobs) < len(spec.jobs):
         print(f"{len(spec.jobs) - len(jobs)} of them are kept in {args.keep} and not run again", flush=True)
 
@@ -84,7 +86,8 @@ def sweep(argv: list[str]) -> None:
             keep(folder / job.name, args.keep / job.name)
 
     try:
-        carry_out(jobs, folder, engine, retries=args.retries, on_finish=on_finish)
+        if jobs:
+            carry_out(jobs, folder, engine, retries=args.retries, on_finish=on_finish)
     except KeyboardInterrupt as stop:
         say_stopped(stop, ["sweep", *argv])
         raise

@@ -19,6 +19,7 @@ class Experiment:
     small: Size  # minutes
     full: Size  # as in the paper
     measure: Callable[[Path], None] | None = None  # writes into a finished run's folder what is shown of its agents
+    measured: str = "outcome.json"  # the file that it writes
     shows_part: bool = False  # whether it can be shown although some runs failed
 
 
@@ -39,6 +40,7 @@ EXPERIMENTS = {
         small=Size(seeds=1, steps=20_000, envs=("HalfCheetah-v5",)),
         full=Size(seeds=5, steps=None, envs=("Ant-v5", "Humanoid-v5", "HalfCheetah-v5")),
         measure=grid.judge_again,
+        measured="champion.json",
         shows_part=True,
     ),
     "curves": Experiment(
@@ -47,6 +49,7 @@ EXPERIMENTS = {
         small=Size(seeds=1, steps=20_000, envs=("Hopper-v5",), algos=("arac", "cem_td3", "cerl", "erl")),
         full=Size(seeds=5, steps=None, envs=grid.PAPER_ENVS, algos=("arac", "cem_td3", "cerl", "erl")),
         measure=grid.judge_again,
+        measured="champion.json",
         shows_part=True,
     ),
     "table": Experiment(
@@ -55,6 +58,7 @@ EXPERIMENTS = {
         small=Size(seeds=1, steps=30_000, envs=("Hopper-v5",), algos=("arac", "sac_nf", "sac", "td3")),
         full=Size(seeds=5, steps=None, envs=grid.PAPER_ENVS, algos=tuple(ALGORITHMS)),
         measure=grid.judge_again,
+        measured="champion.json",
         shows_part=True,
     ),
     "deceptive": Experiment(

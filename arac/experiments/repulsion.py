@@ -84,7 +84,6 @@ class Outcome:
     from_archived: float | None  # KL(elite || archived policy) of whole policies, the mean over the archive
     kl: Float[np.ndarray, "member member"]  # KL(row || column) over many states
     action_distance: float  # between actions without noise, the mean over pairs of members and many states
-    action_size: int
     own_neighbours: Float[np.ndarray, " state"]  # how often an action's nearest neighbour is the same agent's
     points: Float[np.ndarray, "state member sample 2"]  # actions through t-SNE; of no state where they are not drawn
 
@@ -143,7 +142,7 @@ def measure(folder: Path) -> None:
     visited = np.concatenate([episode.observations for [episode] in play_each(agent)])
     spec, seed, members = agent.env, agent.description.seed, agent.config.population_size
     rng = streams.rng(seed, "repulsion")
-    states = rng.choice(visited, STATES, replace=False)
+    states = rng.choice(visited, STATES, replace=len(visited) < STATES)
     several = rng.choice(visited, STATES_FOR_KL)
     noise = rng.standard_normal((STATES_FOR_KL, spec.action_size), np.float32)
     noises = rng.standard_normal((STATES, members, ACTIONS, spec.action_size), np.float32)
@@ -154,7 +153,6 @@ def measure(folder: Path) -> None:
         "from_archived": _from_archived(agent.state, several, noise),
         "kl": np.asarray(pairwise_kl(agent.state.population, several, noise), np.float64).tolist(),
         "action_distance": action_distance(agent, several),
-        "action_size": spec.action_size,
         "own_neighbours": [own_neighbours(of_state) for of_state in actions],
         "points": [embedded(of_state).astype(np.float64).round(1).tolist() for of_state in drawn],
     }
@@ -172,7 +170,6 @@ def outcome(env: str, variant: str, seed: int, folder: Path) -> Outcome:
         from_archived=found["from_archived"],
         kl=np.array(found["kl"]),
         action_distance=found["action_distance"],
-        action_size=found["action_size"],
         own_neighbours=np.array(found["own_neighbours"]),
         points=np.array(found["points"]),
     )

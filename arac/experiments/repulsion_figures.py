@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
+from arac.config import ARACConfig
 from arac.diversity import mean_kl
 from arac.plotting import pyplot
 
 if TYPE_CHECKING:
     from arac.experiments.repulsion import Outcome
 
-APART = 0.15  # nats per action dimension that members should be apart
 _LEAST_SHOWN = 0.01  # nats: the dark end of the matrices' colours
 
 
@@ -35,10 +35,10 @@ def draw_courses(outcomes: "Sequence[Outcome]", path: Path) -> None:
                     mean = np.mean([getattr(course, name) for course in ours], 0)
                     axes.plot(ours[0].steps, mean, color=colour, linewidth=2, label=variant)
         row[0].set(yscale="log", ylabel=env)
-        row[0].axhline(APART * of_env[0].action_size, color="black", linestyle=":", linewidth=1)
+        row[0].axhline(ARACConfig.ar_target, color="black", linestyle=":", linewidth=1)
     for axes, title in zip(
         rows[0],
-        ("KL between agents, nats (dotted: 0.15 per action)", "entropy, nats", "champion's return"),
+        ("KL between agents, nats (dotted: the target)", "entropy, nats", "champion's return"),
         strict=True,
     ):
         axes.set_title(title, fontsize="medium")

@@ -30,12 +30,12 @@ def carry_out(
     *,
     retries: int = RETRIES,
     show: bool = True,
-    on_finish: Callable[[Job], None] = lambda _: None,
+    on_finish: Callable[[Job], None] | None = None,
 ) -> None:
     """Sees to it that every job has a finished run in its folder below `parent`.
 
     A run that fails goes on from its last checkpoint. After `retries` tries more that did not bring it any further it
-    is given up, and told at the end. `on_finish` is called for every job with a finished run.
+    is given up, and told at the end. `on_finish` is called for every job with a finished run, also from before.
 
     Raises:
         UserError: if a folder holds another run than its job, or one that went further, or another process works there.
@@ -53,9 +53,6 @@ def carry_out(
         with progress.heeding_signals(), engine:
             ledger = Ledger(jobs, parent, engine=engine.name, places=engine.places())
             try:
-                for entry in ledger.entries:
-                    if entry.state == "finished":
-                        on_finish(entry.job)
                 _work(ledger, engine, retries, progress, show, on_finish)
             except Interrupted:
                 if show:
@@ -75,13 +72,14 @@ def _work(
     retries: int,
     progress: Progress,
     show: bool,
-    on_finish: Callable[[Job], None],
+    on_finish: Callable[[Job], None] | None,
 ) -> None:
+    finished = deque(entry for entry in ledger.entries if entry.state == "finished" and on_finish)
     waiting = deque(entry for entry in ledger.entries if entry.state == "waiting")
     under_way = 0
     looked = written = 0.0
     with Display(ledger, show=show) as display:
-        while waiting or under_way:
+        while waiting or under_way or finished:
             progress.check()
             while waiting and waiting[0].not_before < time.monotonic() and engine.has_room():
                 entry = waiting.popleft()
@@ -95,9 +93,11 @@ def _work(
                 display.tell(entry)
                 if entry.state == "waiting":
                     waiting.append(entry)
-                if entry.state == "finished":
-                    on_finish(job)
+                if entry.state == "finished" and on_finish:
+                    finished.append(entry)
                 written = 0.0
+            if finished and on_finish:  # one at a time, for it may take a while
+                _hand_over(finished.popleft(), on_finish)
             if time.monotonic() > looked + _LOOK or not (waiting or under_way):
                 ledger.places = engine.places()
                 if _see_who_began(ledger, engine):
@@ -109,6 +109,14 @@ def _work(
                 ledger.write()
                 written = time.monotonic()
             time.sleep(0.05)
+
+
+def _hand_over(entry: Entry, on_finish: Callable[[Job], None]) -> None:
+    """Call `on_finish` for a finished run; if that fails, the run counts as failed, and the others go on."""
+    try:
+        on_finish(entry.job)
+    except (UserError, EnvironmentFailure) as error:
+        entry.state, entry.said = "failed", str(error)
 
 
 def _settle(entry: Entry, ended: Ended, ledger: Ledger, retries: int) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -131,22 +131,28 @@ def check(jobs: Sequence[Job], parent: Path) -> None:
             continue
         if not becomes_free(folder, _DYING):
             raise UserError(f"Another process is working on {folder}; wait for it or stop it first.")
-        found, steps = runs.read(folder)
-        if other := differences(job, found):
-            what = "; ".join(other[:3])
-            raise UserError(f"{folder} holds another run ({what}); choose another folder or remove it.")
-        if steps > job.steps:
-            raise UserError(f"{folder} holds a run of {steps:,} steps, more than {job.steps:,}; choose another folder.")
+        check_found(job, folder)
 
 
-def differences(job: Job, found: Description) -> list[str]:
-    """Tell in words where a run that was found is not the job's, but for its length."""
-    limit = job.max_episode_steps
-    if (found.env.id, found.env.kwargs) == (full_name(job.env), job.env_kwargs) and limit is None:
-        task = found.env  # it need not be made once more
-    else:
-        task = envs.check(job.env, max_episode_steps=limit, kwargs=job.env_kwargs)
-    return _described(find(job.algorithm), task, job).differences(found.identity())
+def check_found(job: Job, folder: Path) -> int:
+    """Return how long the run in a folder is to be.
+
+    Raises:
+        UserError: if it is not the job's, or is to be longer.
+    """
+    found, steps = runs.read(folder)
+    task = _task(job.env, json.dumps(job.env_kwargs), job.max_episode_steps)
+    if differences := _described(find(job.algorithm), task, job).differences(found.identity()):
+        what = "; ".join(differences[:3])
+        raise UserError(f"{folder} holds another run ({what}); choose another folder or remove it.")
+    if steps > job.steps:
+        raise UserError(f"{folder} holds a run of {steps:,} steps, more than {job.steps:,}; choose another folder.")
+    return steps
+
+
+@cache
+def _task(env: str, kwargs: str, limit: int | None) -> EnvSpec:
+    return envs.check(env, max_episode_steps=limit, kwargs=json.loads(kwargs))
 
 
 def becomes_free(folder: Path, patience: float) -> bool:

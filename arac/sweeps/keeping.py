@@ -4,23 +4,36 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from arac import runs
 from arac.errors import UserError
 from arac.files import write_durably
-from arac.sweeps.jobs import Job, differences
+from arac.sweeps.jobs import Job, check_found, steps_of
 
 # The last one marks a folder as whole.
 FILES = ("evaluations.jsonl", "timings.jsonl", "champion.json", "outcome.json", "config.toml")
 
 
+def make(parent: Path) -> None:
+    """Make the folder for kept runs: better before hours of training than after.
+
+    Raises:
+        UserError: if it cannot be made.
+    """
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{parent} cannot be made ({error.strerror}); choose another folder for results.") from None
+
+
 def keep(folder: Path, kept: Path) -> None:
-    """Copy the small files of a finished run.
+    """Copy the small files of a finished run, unless it is kept where it was trained.
 
     Raises:
         UserError: if they cannot be written.
     """
+    if kept.resolve() == folder.resolve():
+        return
+    make(kept)
     try:
-        kept.mkdir(parents=True, exist_ok=True)
         (kept / FILES[-1]).unlink(missing_ok=True)
         for name in FILES:
             if (folder / name).exists():
@@ -29,17 +42,25 @@ def keep(folder: Path, kept: Path) -> None:
         raise UserError(f"{kept} cannot be written ({error.strerror}); choose another folder for results.") from None
 
 
-def missing(jobs: Sequence[Job], parent: Path | None) -> list[Job]:
-    """Return the jobs whose runs are not kept below `parent`, as long as they should be; all where there is none."""
-    return [job for job in jobs if parent is None or not _is_kept(job, parent / job.name)]
+def missing(jobs: Sequence[Job], parent: Path | None, measured: str | None = None) -> list[Job]:
+    """Return the jobs whose finished runs are not kept below `parent`; all where there is no such folder.
+
+    Args:
+        jobs: what is wanted.
+        parent: the folder of kept runs.
+        measured: the file without which a kept run does not serve.
+
+    Raises:
+        UserError: if another run is kept in the place of a job's, or a longer one.
+    """
+    return [job for job in jobs if parent is None or not _is_kept(job, parent / job.name, measured)]
 
 
-def _is_kept(job: Job, kept: Path) -> bool:
-    try:
-        found, steps = runs.read(kept)
-    except UserError:
+def _is_kept(job: Job, kept: Path, measured: str | None) -> bool:
+    if not (kept / FILES[-1]).exists():
         return False
-    return steps == job.steps and not differences(job, found)
+    finished = check_found(job, kept) == job.steps and steps_of(kept) >= job.steps
+    return finished and (measured is None or measured_at(kept / measured) is not None)
 
 
 def measured_at(path: Path) -> int | None:

@@ -9,6 +9,7 @@ import pytest
 
 import arac
 from arac import doctor
+from arac.description import Description
 from arac.manifest import FORMAT
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -45,3 +46,15 @@ def test_what_an_earlier_version_wrote_is_sound_and_goes_on(folder, name, tmp_pa
     assert (agent.state.env_steps, len(agent.replay)) == (expected["env_steps"], expected["replay"])
     agent = arac.resume(run, total_steps=150, say=lambda _: None)
     assert agent.state.env_steps >= 150
+
+
+def test_a_target_of_before_elites_were_free_was_per_action_dimension():
+    """Hopper has three actions."""
+    now = arac.ARAC("Hopper-v5", ar_target=0.75, ar_felt_by="all").description
+    table = now.to_table()
+    table["config"] = {name: value for name, value in table["config"].items() if name != "ar_felt_by"}
+    table["config"]["ar_target"] = 0.25
+    then = Description.from_table(table)
+    assert (then.config.ar_target, then.config.ar_felt_by) == (0.75, "all")
+    assert now.differences({**then.identity(), "config": table["config"]}) == []
+    assert now.differences(arac.ARAC("Hopper-v5").description.identity())
