@@ -1,6 +1,7 @@
 """The report's page in a real browser: it loads alone, draws what it should, and answers to pointer and keyboard."""
 
 import json
+import re
 
 import browser
 import pytest
@@ -15,11 +16,12 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    """A report on two tasks: systems with two seeds each, another with one evaluation, one run cut short."""
+    """A report on two tasks: systems with three seeds or two, another with one evaluation, one run cut short."""
     runs = tmp_path_factory.mktemp("runs")
     for seed in (0, 1):
-        run_folder(runs / f"a{seed}", [100.0 * n + 10 * seed for n in range(1, 9)], seed=seed)
         run_folder(runs / f"b{seed}", [50.0 * n for n in range(1, 9 - 2 * seed)], algo="sac", seed=seed, planned=80_000)
+    for seed in (0, 1, 2):
+        run_folder(runs / f"a{seed}", [100.0 * n + 10 * seed for n in range(1, 9)], seed=seed)
         run_folder(runs / f"c{seed}", [7.0 * n + seed for n in range(1, 4)], env="Ant-v5", algo="sac", seed=seed)
         run_folder(runs / f"d{seed}", [5.0 * n + seed for n in range(1, 4)], env="Ant-v5", algo="td3", seed=seed)
     run_folder(runs / "dot", [333.0], algo="td3", planned=80_000)
@@ -88,6 +90,8 @@ def test_another_task_is_drawn(page):
     choose(page, "task", "Ant-v5")
     assert lines(page) == ["SAC", "TD3"]
     assert page.run("document.getElementById('curve').innerHTML") != before
+    assert "as measured" in page.run("document.getElementById('curve-note').textContent")
+    page.click("input[value=paper]")
     assert "Not smoothed, for having fewer than 7 evaluations: SAC; TD3." in page.run(
         "document.getElementById('curve-note').textContent"
     )
@@ -98,8 +102,8 @@ def test_hovering_shows_the_right_values(page, drawn):
     steps, shown = tip(page)
     curves = {curve["system"]: curve for curve in data_of(drawn.read_text())["tasks"][1]["curves"]}
     assert steps == "80,000 steps"
-    assert shown["ARAC"][0] == f"{curves[0]['paper']['value'][-1]:.1f}"
-    assert shown["ARAC"][1] == "± 7.1"  # as many decimals as the mean has
+    assert shown["ARAC"][0] == f"{curves[0]['mean']['value'][-1]:.1f}" == "810.0"
+    assert shown["ARAC"][1] == "± 10.0"  # as many decimals as the mean has
     assert shown["SAC"] == ["400.0", "· 1 run"]
     assert shown["TD3"] == ["-", ""]  # its only evaluation was long before
     hover(page, 0.0)
@@ -113,8 +117,14 @@ def test_hovering_shows_the_right_values(page, drawn):
 def test_the_robust_style_shows_the_mean_of_the_middle_as_measured(page):
     page.click("input[value=robust]")
     hover(page, 1.0)
-    assert tip(page)[1]["ARAC"] == ["805.0", "[800.0, 810.0]"]
-    assert "not smoothed" in page.run("document.getElementById('curve-note').textContent")
+    value, between = tip(page)[1]["ARAC"]
+    low, high = map(float, between.strip("[]").split(", "))
+    assert value == "810.0"
+    assert (low + high) / 2 == pytest.approx(810)
+    assert (high - low) / 2 == pytest.approx(4.303 * 10 / 3**0.5, rel=0.05)  # the t interval of three runs
+    assert tip(page)[1]["SAC"] == ["400.0", "· 1 run"]
+    hover(page, 0.0)
+    assert tip(page)[1]["SAC"] == ["50.00", ""], "two runs have no interval"
 
 
 def test_a_system_can_be_hidden_and_shown_again(page):
@@ -131,7 +141,7 @@ def test_single_seeds_are_thin_lines(page):
     count = "document.querySelectorAll('#curve g[data-series=ARAC] path[stroke-width=\"1\"]').length"
     assert page.run(count) == 0
     page.click("#seeds")
-    assert page.run(count) == 2
+    assert page.run(count) == 3
 
 
 def test_the_keyboard_moves_through_the_values(page):
@@ -154,9 +164,9 @@ def test_the_population_of_a_run_and_its_divergences(page):
 def test_the_comparison_of_one_task(page):
     cells = "[...document.querySelectorAll('#improvement tbody tr:first-child td')].map(c => c.textContent)"
     choose(page, "scope", "Ant-v5")
-    assert page.run(cells) == ["", "1.001.00 to 1.00"]
+    assert re.fullmatch(r"1\.000\.\d\d to 1\.00", page.run(cells)[1])
     choose(page, "scope", "Hopper-v5")
-    assert page.run(cells) == ["", "1.00one run on a side"]
+    assert page.run(cells) == ["", "1.00too few runs"]
     assert lines(page, "profile") == ["ARAC", "SAC"]
 
 
@@ -165,9 +175,8 @@ def test_what_has_not_got_to_the_comparison_is_named_and_has_a_dash(page):
     note = page.run("document.getElementById('scope-note').textContent")
     assert "Hopper-v5 at 80,000" in note
     assert "left out: SAC seed 1 (at 60,000); TD3 seed 0 (at 10,000)." in note
-    assert page.run("document.querySelector('#iqm svg').getAttribute('aria-label')") == (
-        "Interquartile mean: ARAC 805.0 [800.0, 810.0]; SAC 400.0; TD3 -"
-    )
+    label = page.run("document.querySelector('#iqm svg').getAttribute('aria-label')")
+    assert re.fullmatch(r"Interquartile mean: ARAC 810\.0 \[78\d\.\d, 83\d\.\d\]; SAC 400\.0; TD3 -", label)
     assert page.run("document.querySelectorAll('#iqm path').length") == 2
     choose(page, "scope", "all tasks")
     names = page.run("[...document.querySelectorAll('#iqm text.strong')].map(it => it.textContent)")

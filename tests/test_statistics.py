@@ -6,8 +6,9 @@ from scipy import stats
 
 from arac.experiments.statistics import (
     area,
-    bootstrapped,
     final,
+    improvement_interval,
+    interquartile_interval,
     interquartile_mean,
     maximum,
     mean,
@@ -59,45 +60,79 @@ def test_the_probability_of_improvement_is_mann_whitneys():
         probability_of_improvement({"a": np.ones(2)}, {"b": np.ones(2)})
 
 
-def test_an_interval_covers_the_truth_as_often_as_it_says():
-    """Of the mean of normal scores; percentile intervals of few runs are a little narrow."""
+def covered(draw, interval, truth, repetitions=600):
+    """Return how often an interval covers the truth, over fresh samples."""
     rng = np.random.default_rng(1)
-    hits = 0
-    for repetition in range(200):
-        sample = {"a": rng.normal(0, 1, 30), "b": rng.normal(2, 1, 30)}
-        interval = bootstrapped(mean, sample, seed=repetition)
-        hits += interval.low <= 1 <= interval.high
-    assert 0.88 <= hits / 200 <= 0.99
+    found = [interval(draw(rng)) for _ in range(repetitions)]
+    return np.mean([low <= truth <= high for _, low, high in found])
 
 
-def test_an_interval_is_that_of_scipy():
-    sample = np.random.default_rng(2).normal(5, 2, 40)
-    ours = bootstrapped(mean, {"a": sample})
-    theirs = stats.bootstrap((sample,), np.mean, n_resamples=20_000, method="percentile", rng=0).confidence_interval
-    assert ours.low == pytest.approx(theirs.low, abs=0.06)
-    assert ours.high == pytest.approx(theirs.high, abs=0.06)
-    assert ours.value == pytest.approx(sample.mean())
+@pytest.mark.parametrize("runs", [3, 5, 10, 20])
+def test_the_interval_of_one_task_covers_the_truth_as_often_as_it_says(runs):
+    assert 0.93 <= covered(lambda rng: {"a": rng.normal(3, 2, runs)}, interquartile_interval, 3.0) <= 0.97
+
+
+@pytest.mark.parametrize("runs", [3, 5, 10])
+def test_the_interval_over_tasks_covers_the_truth_as_often_as_it_says(runs):
+    """Four tasks of normalised scores, alike in spread and not."""
+
+    def draw(rng):
+        return {f"task {n}": rng.normal(0.5, width, runs) for n, width in enumerate((0.1, 0.1, 0.2, 0.2))}
+
+    assert 0.92 <= covered(draw, interquartile_interval, 0.5) <= 0.98
+
+
+@pytest.mark.parametrize("runs", [5, 10])
+@pytest.mark.parametrize("shift", [0.0, 0.5, 1.0])
+def test_the_interval_of_the_probability_of_improvement_covers_the_truth_as_often_as_it_says(runs, shift):
+    def draw(rng):
+        return {"a": rng.normal(shift, 1, runs)}, {"a": rng.normal(0, 1, runs)}
+
+    truth = stats.norm.cdf(shift / np.sqrt(2))
+    assert 0.93 <= covered(draw, lambda both: improvement_interval(*both), truth) <= 0.975
+
+
+def test_three_runs_have_the_t_interval_of_their_mean():
+    sample = np.array([3.0, 5.0, 10.0])
+    ours = interquartile_interval({"a": sample})
+    theirs = stats.ttest_1samp(sample, 0).confidence_interval()
+    assert ours.value == pytest.approx(6)
+    assert ours.low == pytest.approx(theirs.low, abs=0.4)  # as far as 2,000 draws tell the standard error
+    assert ours.high == pytest.approx(theirs.high, abs=0.4)
 
 
 def test_drawing_again_stays_within_a_task():
     """Two tasks far apart: between them nothing varies, so the mean over tasks is exact."""
-    assert bootstrapped(mean, {"a": np.zeros(3), "b": np.full(5, 100.0)}) == (50, 50, 50)
+    assert interquartile_interval({"a": np.zeros(4), "b": np.full(4, 100.0)}) == (50, 50, 50)
 
 
-def test_one_run_has_no_interval():
-    assert bootstrapped(interquartile_mean, {"a": np.array([3.0])})[0] == 3
-    assert np.isnan(bootstrapped(interquartile_mean, {"a": np.array([3.0])})[1:]).all()
+@pytest.mark.parametrize("runs", [1, 2])
+def test_fewer_than_three_runs_have_no_interval(runs):
+    few, several = {"a": np.arange(1.0, runs + 1)}, {"a": np.arange(5.0) + 2}
+    assert np.isnan(interquartile_interval(few)[1:]).all()
+    assert np.isnan(interquartile_interval({**several, "b": few["a"]})[1:]).all()
+    for sides in ((several, few), (few, several)):
+        assert np.isnan(improvement_interval(*sides)[1:]).all()
 
 
-def test_one_run_on_one_side_has_no_interval_either():
-    """Five runs above one give 1 in every draw, but nobody knows where a second run of the other would be."""
-    several, one = {"a": np.arange(5.0) + 2}, {"a": np.array([1.0])}
-    for scores in ((several, one), (one, several)):
-        interval = bootstrapped(probability_of_improvement, *scores)
-        assert interval.value in (0, 1)
-        assert np.isnan(interval[1:]).all()
-    mixed = bootstrapped(probability_of_improvement, {**several, "b": np.ones(2)}, {**one, "b": np.array([0.0, 2.0])})
-    assert mixed.low < mixed.value < mixed.high  # another task has runs to draw on both sides
+def test_where_all_runs_are_better_the_interval_still_has_a_width():
+    """Three runs above three others: the estimate is 1, and much less is possible. Newcombe's equation by hand."""
+    value, low, high = improvement_interval({"a": np.array([4.0, 5, 6])}, {"a": np.array([1.0, 2, 3])})
+    assert (value, high) == (1, 1)
+    variance = low * (1 - low) * (1 + 2 * ((1 - low) / (2 - low) + low / (1 + low))) / 9
+    assert 1 - low == pytest.approx(1.959964 * np.sqrt(variance), rel=1e-6)
+    assert 0.3 < low < 0.6
+    opposite = improvement_interval({"a": np.array([1.0, 2, 3])}, {"a": np.array([4.0, 5, 6])})
+    np.testing.assert_allclose(opposite, (0, 0, 1 - low), atol=1e-9)
+
+
+def test_more_tasks_make_the_interval_narrower_by_the_root_of_their_number():
+    scores, others = ({"a": RNG.normal(size=8)} for _ in range(2))
+    one = improvement_interval(scores, others)
+    four = improvement_interval(*({str(n): of["a"] for n in range(4)} for of in (scores, others)))
+    assert four.value == pytest.approx(one.value)
+    assert four.value - four.low == pytest.approx((one.value - one.low) / 2)
+    assert four.high - four.value == pytest.approx((one.high - one.value) / 2)
 
 
 def test_draws_are_summarised_one_by_one():
@@ -132,16 +167,8 @@ def test_summaries_against_rliable():
     assert ours == pytest.approx(metrics.probability_of_improvement(stacked(SCORES), stacked(OTHERS)))
 
 
-def test_profiles_and_intervals_against_rliable():
-    """The bootstrap draws other numbers than ours, so the intervals agree only as far as 2,000 repetitions do."""
-    library, metrics = pytest.importorskip("rliable.library"), pytest.importorskip("rliable.metrics")
+def test_profiles_against_rliable():
+    library = pytest.importorskip("rliable.library")
     thresholds = np.linspace(-2, 6, 30)
     theirs = library.score_distributions(stacked(SCORES), thresholds)
     np.testing.assert_allclose(performance_profile(SCORES, thresholds), theirs)
-    _, intervals = library.get_interval_estimates(
-        {"a": stacked(SCORES)}, lambda scores: np.array([metrics.aggregate_iqm(scores)]), reps=2000
-    )
-    low, high = intervals["a"][:, 0]
-    ours = bootstrapped(interquartile_mean, SCORES)
-    assert ours.low == pytest.approx(low, abs=0.1 * (high - low))
-    assert ours.high == pytest.approx(high, abs=0.1 * (high - low))

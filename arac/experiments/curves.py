@@ -1,4 +1,4 @@
-"""The learning curve of a system: runs on a common grid of steps, as the paper draws them and robustly."""
+"""The learning curve of a system: runs on a common grid of steps, as measured, as the paper draws them, robustly."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from scipy.signal import savgol_filter
 
 from arac.experiments.collection import Record
-from arac.experiments.statistics import QUANTILES, REPETITIONS, middle_mean
+from arac.experiments.statistics import LEAST_RUNS, REPETITIONS, half_width, middle_mean, to_draw_from
 
 WINDOW = 7  # the paper's, for Savitzky-Golay filtering; it does not give the degree
 DEGREE = 3
@@ -28,20 +28,20 @@ class Curve:
     steps: Float[np.ndarray, " point"]
     runs: Float[np.ndarray, "run point"]  # NaN where a run has no evaluation nearby
     count: Float[np.ndarray, " point"]  # runs behind each point
-    paper: Band  # mean ± one standard deviation over seeds, smoothed where there are enough points
-    robust: Band  # interquartile mean with a bootstrap interval, as measured
-    smoothed: bool
+    mean: Band  # mean ± one standard deviation over seeds, as measured
+    paper: Band  # the same through the paper's filter, where there are enough points
+    robust: Band  # interquartile mean with its 95 % interval, as measured
+    smoothed: bool  # whether there are
 
 
 def curve(records: Sequence[Record]) -> Curve:
     """The curve of runs that have an evaluation each."""
     steps, runs = common_grid(records)
     covered = ~np.isnan(runs)
-    paper = _mean_and_deviation(runs)
+    mean = _mean_and_deviation(runs)
     smoothed = len(steps) >= WINDOW
-    if smoothed:
-        paper = Band(*(savgol_filter(line, WINDOW, DEGREE) for line in paper))
-    return Curve(steps, runs, covered.sum(0), paper, _robust(runs, covered), smoothed)
+    paper = Band(*map(smooth, mean)) if smoothed else mean
+    return Curve(steps, runs, covered.sum(0), mean, paper, _robust(runs, covered), smoothed)
 
 
 def common_grid(records: Sequence[Record]) -> tuple[Float[np.ndarray, " point"], Float[np.ndarray, "run point"]]:
@@ -82,7 +82,29 @@ def _robust(runs: Float[np.ndarray, "run point"], covered: Bool[np.ndarray, "run
 
 
 def interquartile_band(curves: Float[np.ndarray, "run point"], seed: int = 0) -> Band:
-    """The interquartile mean of runs at each point of their curves; whole curves are drawn again."""
+    """Return the interquartile mean of runs at each point of their curves, with its 95 % interval there.
+
+    Whole curves are drawn again. The interval is that of `statistics.interquartile_interval`; fewer runs than that asks
+    for leave the band without ends.
+    """
+    value = middle_mean(curves.T)
+    if len(curves) < LEAST_RUNS:
+        return Band(value, np.full_like(value, np.nan), np.full_like(value, np.nan))
     drawn = np.random.default_rng(seed).integers(len(curves), size=(REPETITIONS, len(curves)))
-    low, high = np.quantile(middle_mean(curves.T[:, drawn]), QUANTILES, axis=1)
-    return Band(middle_mean(curves.T), low, high)
+    half = half_width(middle_mean(to_draw_from(curves.T)[:, drawn]), len(curves) - 1)
+    return Band(value, value - half, value + half)
+
+
+def smooth(line: Float[np.ndarray, " point"]) -> Float[np.ndarray, " point"]:
+    """Return a line through the paper's Savitzky-Golay filter, where it has enough points on both sides.
+
+    Towards the ends the window shrinks with what is left on the shorter side: a filter that goes on beyond them draws
+    values that nobody measured.
+    """
+    filtered = line.copy()
+    for half in range(2, WINDOW // 2 + 1):  # with a single neighbour on each side, a cubic passes through all points
+        width = 2 * half + 1
+        if len(line) >= width:
+            inner = savgol_filter(line, width, DEGREE)
+            filtered[half : len(line) - half] = inner[half : len(line) - half]
+    return filtered

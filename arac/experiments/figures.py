@@ -1,4 +1,4 @@
-"""The learning curves as PNG and PDF: one figure as the paper draws them, one robust, with a panel for each task."""
+"""The learning curves as PNG and PDF: as measured, as the paper draws them, and robust, with a panel for each task."""
 
 from collections.abc import Mapping
 from itertools import cycle
@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from arac.experiments import paper
-from arac.experiments.curves import WINDOW, Curve
+from arac.experiments.curves import WINDOW, Band, Curve
 from arac.experiments.grouping import Study
+from arac.experiments.statistics import LEAST_RUNS
 from arac.plotting import pyplot
 
 
@@ -41,8 +42,9 @@ _VARIANTS = (
     Look("#8a6d00", "#e0cf6a", "d"),
 )
 STYLES = {
+    "mean": "mean ± one standard deviation over seeds, as measured",
     "paper": "mean ± one standard deviation over seeds, Savitzky-Golay window 7",
-    "robust": "interquartile mean with 95 % bootstrap interval, not smoothed",
+    "robust": f"interquartile mean, with 95 % interval from {LEAST_RUNS} seeds on, as measured",
 }
 _LETTERS = 13  # of a legend, in an inch
 _LONGEST = 48  # letters of a label: as many as have room below one panel
@@ -60,7 +62,7 @@ def looks(systems: Mapping[str, str]) -> dict[str, Look]:
 
 
 def draw(study: Study, curves: Curves, out: Path) -> None:
-    """Writes curves_paper and curves_robust into a folder, as .png and .pdf; `curves` by task and system."""
+    """Write curves_mean, curves_paper and curves_robust, as .png and .pdf; `curves` are by task and system."""
     plt = pyplot()
     tasks = [task for task in study.tasks if any(of == task for of, _ in curves)]
     if not tasks:
@@ -90,7 +92,7 @@ def _panel(axes: Any, task: str, curves: Mapping[str, Curve], style: str, seen: 
     rough = []
     for system, curve in curves.items():
         look = seen[system]
-        band = curve.paper if style == "paper" else curve.robust
+        band: Band = getattr(curve, style)
         every = ceil(len(curve.steps) / 12)
         marks = {"marker": look.mark, "markersize": 4, "markevery": every}
         axes.fill_between(curve.steps, band.low, band.high, color=look.light, alpha=0.15, linewidth=0)

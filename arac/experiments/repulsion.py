@@ -25,7 +25,7 @@ from arac.experiments import repulsion_figures
 from arac.experiments.outputs import write
 from arac.experiments.planning import Size, planned, slug
 from arac.experiments.playing import play_each
-from arac.experiments.statistics import bootstrapped, probability_of_improvement
+from arac.experiments.statistics import improvement_interval
 from arac.files import write_durably
 from arac.losses import sampled_kl
 from arac.metrics import read_evaluations
@@ -252,7 +252,7 @@ def _improvement(ours: Sequence[Outcome], others: Sequence[Outcome]) -> str:
     if not ours or not others or ours[0].variant == BASELINE:
         return "-"
     scores, baseline = ({"": np.array([one.course.returns[-1] for one in runs])} for runs in (ours, others))
-    found = bootstrapped(probability_of_improvement, scores, baseline)
+    found = improvement_interval(scores, baseline)
     if np.isnan(found.low):
         return f"{found.value:.0%}"
     return f"{found.value:.0%} ({found.low:.0%} to {found.high:.0%})"

@@ -5,7 +5,7 @@ The summaries over runs follow Agarwal et al., "Deep reinforcement learning at t
 The runs are the last axis: with axes before it, such as one for draws of a bootstrap, a summary has those.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,7 +13,8 @@ from jaxtyping import Float
 
 Scores: TypeAlias = Mapping[str, Float[np.ndarray, "*draws run"]]
 REPETITIONS = 2000
-QUANTILES = (0.025, 0.975)
+ERROR = 0.05  # how often an interval may miss
+LEAST_RUNS = 3  # of each side on each task: fewer have no interval
 
 
 class Interval(NamedTuple):
@@ -74,16 +75,76 @@ def probability_of_improvement(scores: Scores, others: Scores) -> Any:
     return np.mean([((one > 0) + 0.5 * (one == 0)).mean((-1, -2)) for one in differences], 0)
 
 
-def bootstrapped(statistic: Callable[..., Any], *scores: Scores, seed: int = 0) -> Interval:
-    """A statistic with its 95 % percentile interval: runs are drawn again with replacement, within each task.
+def interquartile_interval(scores: Scores, seed: int = 0) -> Interval:
+    """Return the interquartile mean of all runs with a 95 % t interval.
 
-    Where some scores have one run in every task, nothing of theirs can be drawn again: the interval has NaN for its
-    ends, since the others alone would make it too narrow, or leave it no width.
+    The standard error is that of bootstrap draws within each task, corrected for few runs; for three runs of one task
+    the result is the t interval of the mean. A percentile interval would cover 71 % with three runs, 90 % with five.
     """
-    value = float(statistic(*scores))
-    if any(all(len(of_task) == 1 for of_task in of.values()) for of in scores):
+    value = float(interquartile_mean(scores))
+    counts = [len(runs) for runs in scores.values()]
+    if min(counts) < LEAST_RUNS:
         return Interval(value, np.nan, np.nan)
     rng = np.random.default_rng(seed)
-    drawn = [{task: rng.choice(runs, (REPETITIONS, len(runs))) for task, runs in of.items()} for of in scores]
-    low, high = np.quantile(statistic(*drawn), QUANTILES)
-    return Interval(value, float(low), float(high))
+    ready = {task: to_draw_from(runs, tasks=len(scores)) for task, runs in scores.items()}
+    drawn = {task: rng.choice(runs, (REPETITIONS, len(runs))) for task, runs in ready.items()}
+    half = float(half_width(interquartile_mean(drawn), sum(counts) - len(counts)))
+    return Interval(value, value - half, value + half)
+
+
+def to_draw_from(values: Float[np.ndarray, "*others run"], tasks: int = 1) -> Float[np.ndarray, "*others run"]:
+    """Return runs of a task to draw from: moved away from their mean, because draws of few runs vary too little.
+
+    Not those of a single task of which some are cut: an extreme run that is drawn twice counts, and makes up for it.
+    """
+    centre, count = values.mean(-1, keepdims=True), values.shape[-1]
+    if tasks == 1 and count // 4:
+        return values
+    return centre + np.sqrt(count / (count - 1)) * (values - centre)
+
+
+def half_width(drawn: Float[np.ndarray, "*others draw"], freedom: int) -> Any:
+    """Return half of the width of a 95 % t interval, from a statistic of bootstrap draws."""
+    from scipy.special import stdtrit
+
+    return stdtrit(freedom, 1 - ERROR / 2) * drawn.std(-1)
+
+
+def improvement_interval(scores: Scores, others: Scores) -> Interval:
+    """Return the probability of improvement with a 95 % score interval.
+
+    On a task it is Newcombe's interval for the area under a ROC curve (2006, method 5), which has a width also where
+    all runs of one side are better; over several tasks these are combined by their distances from the estimates.
+    """
+    common = [task for task in scores if task in others]
+    value = float(probability_of_improvement(scores, others))
+    if min(min(len(scores[task]), len(others[task])) for task in common) < LEAST_RUNS:
+        return Interval(value, np.nan, np.nan)
+    each = [
+        (
+            float(probability_of_improvement({task: scores[task]}, {task: others[task]})),
+            len(scores[task]),
+            len(others[task]),
+        )
+        for task in common
+    ]
+    ends = np.array([[_score_bound(*one, end) - one[0] for one in each] for end in (0.0, 1.0)])
+    below, above = np.sqrt((ends**2).sum(1)) / len(common)
+    return Interval(value, value - float(below), value + float(above))
+
+
+def _score_bound(estimate: float, ours: int, theirs: int, end: float) -> float:
+    """Return the value between the estimate and an end of [0, 1] that lies two standard errors, of its own, from it."""
+    from scipy.optimize import brentq
+    from scipy.special import ndtri
+
+    quantile = ndtri(1 - ERROR / 2)
+
+    def distance(value: float) -> float:
+        more = ((ours + theirs) / 2 - 1) * ((1 - value) / (2 - value) + value / (1 + value))
+        return (value - estimate) ** 2 - quantile**2 * value * (1 - value) * (1 + more) / (ours * theirs)
+
+    if estimate == end:
+        return end
+    inside = estimate + (end - estimate) * 1e-9  # where the estimate is an end itself, it solves the equation, too
+    return float(brentq(distance, inside, end)) if distance(end) > 0 else end

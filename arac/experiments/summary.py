@@ -12,10 +12,8 @@ from arac.experiments.grouping import Group, Study, as_in_paper
 from arac.experiments.paper import Erratum, Value
 from arac.experiments.statistics import (
     Interval,
-    Scores,
-    bootstrapped,
-    interquartile_mean,
-    probability_of_improvement,
+    improvement_interval,
+    interquartile_interval,
 )
 
 THRESHOLDS = np.linspace(0, 1, 101)
@@ -153,7 +151,7 @@ def _line(group: Group, at: int, ranks: tuple[int, int] | None) -> Line:
         area=_spread([statistics.area(record.steps, record.returns) for record in runs]),
         champion=_spread(champions) if champions else None,
         champions=len(champions),
-        robust=bootstrapped(interquartile_mean, {group.task: scores}) if len(scores) else _NOTHING,
+        robust=interquartile_interval({group.task: scores}) if len(scores) else _NOTHING,
         robust_at=at,
         robust_seeds=len(scores),
         left_out=tuple(_left_out(group, at)),
@@ -189,11 +187,6 @@ def _places(values: dict[str, float], algorithms: dict[str, str]) -> dict[str, i
     return {name: 1 + len(above) for name, above in better.items()}
 
 
-def _shared(scores: Scores, others: Scores) -> Scores:
-    """Of the tasks that both have."""
-    return {task: of_task for task, of_task in scores.items() if task in others}
-
-
 def _compare(
     scope: str,
     tasks: Sequence[str],
@@ -216,13 +209,13 @@ def _compare(
         at={task: at[task] for task in tasks},
         left_out={task: late[task] for task in tasks if late[task]},
         interquartile={
-            system: bootstrapped(interquartile_mean, compared[system]) if system in compared else _NOTHING
+            system: interquartile_interval(compared[system]) if system in compared else _NOTHING
             for system in everyone
             if system in compared or system not in ours
         },
         improvement={
             system: {
-                other: bootstrapped(probability_of_improvement, _shared(of, theirs), _shared(theirs, of))
+                other: improvement_interval(of, theirs)
                 for other, theirs in ours.items()
                 if other != system and set(of) & set(theirs)
             }

@@ -20,7 +20,7 @@ NOTES = (
     "Maximum: the best evaluation of a run. Final: its last. Area: the mean height of its learning curve. All three, "
     "and the champion's fresh episodes, as mean ± standard deviation over seeds. IQM: the interquartile mean of the "
     "returns at the last step that all finished runs of the task have reached (all runs, where none is finished), with "
-    "a 95 % bootstrap interval; runs that have not got there are left out. "
+    "a 95 % t interval from three seeds on; runs that have not got there are left out. "
 )
 
 

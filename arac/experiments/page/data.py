@@ -54,6 +54,7 @@ def _curve(curve: Curve, records: Sequence[Record], system: int) -> dict[str, An
         "count": curve.count.tolist(),
         "total": len(records),
         "smoothed": curve.smoothed,
+        "mean": _band(curve.mean),
         "paper": _band(curve.paper),
         "robust": _band(curve.robust),
         "runs": [{"seed": record.seed, "x": record.steps.tolist(), "y": record.returns.tolist()} for record in records],

@@ -33,7 +33,7 @@ function showChips() {
 function spreadNote(curve, band, style) {
   return (i) => {
     const alone = curve.count[i] < 2;
-    const spread = alone ? "" : style === "paper" ? `± ${exact((band.high[i] - band.low[i]) / 2, band.value[i])}` : `[${exact(band.low[i])}, ${exact(band.high[i])}]`;
+    const spread = alone || band.low[i] === null ? "" : style !== "robust" ? `± ${exact((band.high[i] - band.low[i]) / 2, band.value[i])}` : `[${exact(band.low[i])}, ${exact(band.high[i])}]`;
     const runs = curve.count[i] === 1 ? "1 run" : `${curve.count[i]} runs`;
     return `${spread} ${curve.count[i] < curve.total || alone ? `· ${runs}` : ""}`.trim();
   };
@@ -60,9 +60,11 @@ function showCurves() {
 function curveNote(curves, style) {
   const label = (curve) => data.systems[curve.system].label;
   const rough = curves.filter((curve) => !curve.smoothed).map(label), partial = curves.filter((curve) => curve.count.some((count) => count < curve.total)).map(label);
-  const parts = [style === "paper"
-    ? `As in the paper: mean ± one standard deviation over seeds, Savitzky–Golay filter with window ${data.window}.`
-    : "Robust: interquartile mean over seeds with 95 % bootstrap interval, not smoothed."];
+  const parts = [{
+    mean: "Mean ± one standard deviation over seeds, as measured.",
+    paper: `As in the paper: mean ± one standard deviation over seeds, Savitzky–Golay filter with window ${data.window}, narrower towards the ends.`,
+    robust: "Robust: interquartile mean over seeds, as measured, with its 95 % interval from three seeds on.",
+  }[style]];
   if (style === "paper" && rough.length) parts.push(`Not smoothed, for having fewer than ${data.window} evaluations: ${rough.join("; ")}.`);
   if (partial.length) parts.push(`Dotted where not all runs are there yet: ${partial.join("; ")}.`);
   parts.push(`Seeds: ${new Set(curves.map((curve) => curve.total)).size === 1 ? `${curves[0].total} each` : curves.map((curve) => `${label(curve)}: ${curve.total}`).join("; ") || "none shown"}.`);
@@ -96,7 +98,7 @@ function showImprovement(one) {
       const cell = row.over[id];
       if (!cell) { element("td", { class: "self" }, line, id === row.system ? "" : "no task in common"); continue; }
       const td = element("td", { style: `--p:${Math.abs(cell.value - 0.5) * 2};--hue:var(${cell.value < 0.5 ? "--warm" : "--accent"})` }, line, cell.value.toFixed(2));
-      element("small", {}, td, cell.low === null ? "one run on a side" : `${cell.low.toFixed(2)} to ${cell.high.toFixed(2)}`);
+      element("small", {}, td, cell.low === null ? "too few runs" : `${cell.low.toFixed(2)} to ${cell.high.toFixed(2)}`);
     }
   }
 }

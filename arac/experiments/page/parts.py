@@ -14,8 +14,8 @@ from arac.experiments.page.pictures import TITLES, Picture, as_html
 from arac.experiments.summary import Line, Spread
 
 FOOTER = (
-    "Drawn by <code>arac report</code> from run folders alone; curves_paper and curves_robust (PNG, PDF), table.csv "
-    "and table.md lie beside this page."
+    "Drawn by <code>arac report</code> from run folders alone; curves_mean, curves_paper and curves_robust (PNG, PDF), "
+    "table.csv and table.md lie beside this page."
 )
 _APART = "No value of the paper belongs beside these: its tasks or its settings are others."
 
