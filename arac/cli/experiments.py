@@ -153,7 +153,7 @@ def _carry_out(
         if experiment.measure is not None:
             experiment.measure(folder / job.name)
         if kept is not None:
-            keep(folder / job.name, kept / job.name)
+            keep(folder / job.name, kept / job.name, experiment.files)
 
     try:
         if jobs:

@@ -8,6 +8,7 @@ from arac.algorithms import ALGORITHMS
 from arac.experiments import deceptive, didactic, grid, repulsion
 from arac.experiments.planning import Size
 from arac.sweeps.jobs import Job
+from arac.sweeps.keeping import FILES
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Experiment:
     full: Size  # as in the paper
     measure: Callable[[Path], None] | None = None  # writes into a finished run's folder what is shown of its agents
     measured: str = "outcome.json"  # the file that it writes
+    files: tuple[str, ...] = FILES  # what is kept of a run
     shows_part: bool = False  # whether it can be shown although some runs failed
 
 
@@ -67,5 +69,6 @@ EXPERIMENTS = {
         small=Size(seeds=10, steps=15_000, envs=("DeceptivePoint",), algos=("arac", "sac", "sac_nf")),
         full=Size(seeds=20, steps=40_000, envs=("PointMazeWide",), algos=tuple(ALGORITHMS)),
         measure=deceptive.measure,
+        files=("timings.jsonl", "outcome.json", "config.toml"),  # of hundreds of short runs
     ),
 }

@@ -24,7 +24,7 @@ def make(parent: Path) -> None:
         raise UserError(f"{parent} cannot be made ({error.strerror}); choose another folder for results.") from None
 
 
-def keep(folder: Path, kept: Path) -> None:
+def keep(folder: Path, kept: Path, files: Sequence[str] = FILES) -> None:
     """Copy the small files of a finished run, unless it is kept where it was trained.
 
     Raises:
@@ -35,7 +35,7 @@ def keep(folder: Path, kept: Path) -> None:
     make(kept)
     try:
         (kept / FILES[-1]).unlink(missing_ok=True)
-        for name in FILES:
+        for name in files:
             if (folder / name).exists():
                 write_durably(kept / name, (folder / name).read_bytes())
     except OSError as error:
