@@ -92,7 +92,7 @@ SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {
     "CERL": ("cerl", {}),
 }
 FRESH_EPISODES = 10
-POINTS = 50  # of a path that are kept
+FINENESS = 1 / 400  # of the room's width, up to which a path is kept as it was
 CELLS = 20  # along either side of the grid in which end points are counted
 
 
@@ -178,15 +178,33 @@ def measure(folder: Path) -> None:
         "champion": agent.state.champion,
         "score": float(np.mean([episode.total for episode in of_champion])),
         "success": float(np.mean([trap.succeeded(episode) for episode in of_champion])),
-        "paths": [thinned(first.observations[:, :2]).tolist() for first, *_ in episodes],
+        "paths": [_as_drawn(first, trap.bounds).tolist() for first, *_ in episodes],
     }
     write_durably(path, (json.dumps(found) + "\n").encode())
 
 
-def thinned(path: np.ndarray) -> np.ndarray:
-    """Return about POINTS positions of a path, rounded, the last among them."""
-    stride = -(-len(path) // POINTS)
-    return np.concatenate([path[:-1:stride], path[-1:]]).astype(np.float64).round(3)
+def _as_drawn(episode: Episode, room: Box) -> np.ndarray:
+    return simplified(episode.observations[:, :2].astype(np.float64), FINENESS * (room[2] - room[0])).round(3)
+
+
+def simplified(path: np.ndarray, tolerance: float) -> np.ndarray:
+    """Return the points of a path, its ends among them, that it needs to be drawn within a tolerance of where it went.
+
+    Douglas and Peucker's: of a stretch, the point furthest from the straight line is kept, and both parts go on.
+    """
+    needed = np.zeros(len(path), bool)
+    needed[[0, -1]] = True
+    stretches = [(0, len(path) - 1)]
+    while stretches:
+        first, last = stretches.pop()
+        way, between = path[last] - path[first], path[first + 1 : last] - path[first]
+        along = np.clip(between @ way / max(way @ way, 1e-12), 0, 1)
+        distance = np.linalg.norm(between - along[:, None] * way, axis=1)
+        if len(between) and distance.max() > tolerance:
+            middle = first + 1 + int(distance.argmax())
+            needed[middle] = True
+            stretches += [(first, middle), (middle, last)]
+    return path[needed]
 
 
 def outcome(env: str, system: str, seed: int, folder: Path) -> Outcome:
