@@ -103,10 +103,9 @@ def bench(argv: list[str]) -> None:
 def reproduce(argv: list[str]) -> None:
     from arac.compiling import keep_between_runs
     from arac.experiments.catalogue import EXPERIMENTS
-    from arac.experiments.outputs import prepare
     from arac.sweeps import choose
     from arac.sweeps.jobs import check
-    from arac.sweeps.keeping import missing
+    from arac.sweeps.keeping import make, missing
 
     args = parse(ReproduceArgs, "reproduce", argv)
     experiment = EXPERIMENTS[args.experiment]
@@ -124,7 +123,7 @@ def reproduce(argv: list[str]) -> None:
     keep_between_runs()
     if args.full:
         _ask(jobs, folder, engine, args.yes)
-    prepare(out)
+    make(out)
     try:
         failure = _carry_out(experiment, jobs, folder, kept, engine)
         if failure is not None and kept is not None and not kept.exists():

@@ -7,8 +7,8 @@ from arac.experiments import figures, page, summary, tables
 from arac.experiments.collection import collect
 from arac.experiments.curves import curve
 from arac.experiments.grouping import group
-from arac.experiments.outputs import prepare
 from arac.experiments.page import pictures
+from arac.sweeps.keeping import make
 
 
 def write(folders: Sequence[Path], out: Path) -> str:
@@ -26,7 +26,7 @@ def write(folders: Sequence[Path], out: Path) -> str:
     curves = {(one.task, one.system): curve(one.measured) for one in study.groups if one.measured}
     lines = summary.lines(study)
     contents = page.Contents(study, found.broken, curves, lines, summary.comparisons(study), pictures.find(folders))
-    prepare(out)
+    make(out)
     (out / "index.html").write_text(page.render(contents), encoding="utf-8")
     (out / "table.csv").write_text(tables.as_csv(lines), encoding="utf-8")
     markdown = tables.as_markdown(lines)

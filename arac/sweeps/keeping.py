@@ -13,7 +13,7 @@ FILES = ("evaluations.jsonl", "timings.jsonl", "champion.json", "outcome.json", 
 
 
 def make(parent: Path) -> None:
-    """Make the folder for kept runs: better before hours of training than after.
+    """Make a folder for results: better before hours of training than after.
 
     Raises:
         UserError: if it cannot be made.
