@@ -69,7 +69,8 @@ class Agent:
                 environment; with continuous observations and bounded continuous actions.
             seed: fixes every random number of the run.
             preset: "paper" starts from the paper's parameters for this task; "paper-letter" also from the paper's
-                attraction and repulsion to the letter; "none" (or False) from plain defaults.
+                attraction and repulsion to the letter; "published" and "public-code" have ERL and CERL as their papers
+                or their authors' programs have them; "none" (or False) starts from plain defaults.
             max_episode_steps: a time limit, needed where the environment has none.
             env_kwargs: keyword arguments of the environment.
             policy: an action distribution of your own, for the soft actor-critics (docs/extending.md).

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_type_hints
 
 from arac.archive import FeltBy, Strategy, Targets
-from arac.critics import CriticKind
+from arac.critics import CriticKind, CriticTarget
 from arac.errors import UserError
 from arac.limits import check_range, check_type
 from arac.losses import Base, Divergence
@@ -20,7 +20,8 @@ class Config:
 
     preset_table: ClassVar[str] = "paper"  # the file below presets/ with the settings for each task
     preset_fields: ClassVar[tuple[str, ...]] = ()  # what this system takes from a row of it
-    letter: ClassVar[dict[str, Any]] = {}  # the paper's own values where the defaults are others
+    # Other values than the defaults, by the preset that chooses them.
+    named_presets: ClassVar[dict[str, dict[str, Any]]] = {"paper-letter": {}}
 
     tau: float = 0.005
     """Step of the slowly moving target network towards the trained one."""
@@ -91,8 +92,10 @@ class ARACConfig(SoftConfig):
     preset_fields: ClassVar[tuple[str, ...]] = (
         "flows", "sigma", "archive_capacity", "actor_coefficient", "temperature", "strategy",
     )  # fmt: skip
-    letter: ClassVar[dict[str, Any]] = {
-        "ar_coefficient": 1.0, "ar_from": "archive", "ar_divergence": "kl", "ar_base": "own", "kl_clip": "none",
+    named_presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper-letter": {
+            "ar_coefficient": 1.0, "ar_from": "archive", "ar_divergence": "kl", "ar_base": "own", "kl_clip": "none",
+        },
     }  # fmt: skip
 
     population_size: int = 5
@@ -241,18 +244,27 @@ class GeneticConfig(Config):
     """Individuals that compete for a place among the parents."""
     crossover_probability: float = 0.0
     """That two selected parents exchange units."""
+    crossover_units: float = 2.0
+    """Units that a crossover draws in a layer, at most, relative to how many there are; 2 exchanges 57 % on average."""
+    crossover_biases: float = 0.0
+    """Biases and norms that a crossover draws in a layer, at most, relative to how many there are."""
     mutation_probability: float = 0.9
     """That an individual mutates."""
     mutation_strength: float = 0.1
     """Standard deviation of a mutation, relative to the weight."""
     mutation_fraction: float = 0.1
     """Of the weights, that a mutation changes."""
+    mutation_share: Literal["fixed", "random"] = "fixed"
+    """fixed: a mutation changes `mutation_fraction` of the weights; random: of each layer a random share up to that,
+    and none in a quarter of the layers, as the authors' code does."""
     super_mutation_strength: float = 10.0
     """Standard deviation of a super-mutation, relative to the weight."""
     super_mutation_probability: float = 0.05
     """Of the weights that a mutation changes, those with a super-mutation."""
     reset_probability: float = 0.05
     """Of the weights that a mutation changes, those drawn anew."""
+    reset_scale: float = 1.0
+    """Standard deviation of weights that are drawn anew."""
     learning_rate: float = 5e-5
     """Adam's learning rate, for actors."""
     critic_learning_rate: float = 5e-4
@@ -282,6 +294,11 @@ class ERLConfig(GeneticConfig, ExplorationConfig, DiscountConfig):
 
     preset_table: ClassVar[str] = "erl"
     preset_fields: ClassVar[tuple[str, ...]] = ("elite_fraction", "trials", "synchronisation_interval")
+    named_presets: ClassVar[dict[str, dict[str, Any]]] = {
+        **Config.named_presets,
+        "published": {"mutation_share": "fixed", "crossover_biases": 0.0, "last_layer_scale": 1.0},
+        "public-code": {"mutation_share": "random", "crossover_biases": 1.0, "last_layer_scale": 0.1},
+    }
 
     trials: int = 1
     """Episodes that an individual is judged by."""
@@ -297,6 +314,8 @@ class ERLConfig(GeneticConfig, ExplorationConfig, DiscountConfig):
     """Step of the slowly moving target networks towards the trained ones."""
     gradient_clip: float = 10.0
     """The largest norm of the critic's gradient."""
+    last_layer_scale: float = 1.0
+    """Factor on the last layers of the learner's actor and critic at the start."""
     warmup_steps: int = 640
     """Environment steps before the first gradient step: five mini-batches."""
     eval_episodes: int = 5
@@ -307,6 +326,25 @@ class ERLConfig(GeneticConfig, ExplorationConfig, DiscountConfig):
 class CERLConfig(GeneticConfig, SmoothedConfig):
     """Collaborative Evolutionary Reinforcement Learning: a genetic algorithm and TD3 learners of several horizons."""
 
+    named_presets: ClassVar[dict[str, dict[str, Any]]] = {
+        **Config.named_presets,
+        "published": {
+            "mutation_probability": 0.9, "crossover_probability": 0.15, "crossover_units": 2.0,
+            "mutation_strength": 0.1, "mutation_fraction": 0.05, "mutation_share": "fixed",
+            "super_mutation_strength": 10.0, "super_mutation_probability": 0.05, "reset_probability": 0.02,
+            "reset_scale": 1.0, "critic_target": "delayed", "exploration_noise": 0.1, "target_noise": 0.2,
+            "target_noise_clip": 0.5,
+        },
+        # Noise: of actions in [0, 1] there, so twice as much in [-1, 1].
+        "public-code": {
+            "mutation_probability": 0.2, "crossover_probability": 0.01, "crossover_units": 0.3,
+            "mutation_strength": 0.02, "mutation_fraction": 0.03, "mutation_share": "random",
+            "super_mutation_strength": 1.0, "super_mutation_probability": 0.1, "reset_probability": 0.1,
+            "reset_scale": 0.1, "critic_target": "every", "exploration_noise": 0.2, "target_noise": 0.4,
+            "target_noise_clip": 1.0,
+        },
+    }  # fmt: skip
+
     elite_fraction: float = 0.2
     """Of the individuals, that pass on unchanged."""
     crossover_probability: float = 0.15
@@ -315,6 +353,8 @@ class CERLConfig(GeneticConfig, SmoothedConfig):
     """Of the weights, that a mutation changes."""
     reset_probability: float = 0.02
     """Of the weights that a mutation changes, those drawn anew."""
+    critic_target: CriticTarget = "delayed"
+    """delayed: the critic's target moves with every update of the actor, as in TD3; every: with every update."""
     learner_rollouts: int = 10
     """Episodes of the learners per generation, shared out by their upper confidence bounds."""
     migration_interval: int = 5

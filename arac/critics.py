@@ -15,6 +15,7 @@ from arac.population import over_members
 Network = TypeVar("Network", bound="MLP | TwinQ | WideTwinQ | DeterministicPolicy")
 Tree = TypeVar("Tree")
 CriticKind: TypeAlias = Literal["value", "twin"]
+CriticTarget: TypeAlias = Literal["delayed", "every"]  # moves with the actor, or with every update
 
 
 @jax.tree_util.register_dataclass
@@ -110,6 +111,10 @@ class BranchedQ:
             action=MLP.init(action_key, (action_size, branch)),
             joint=MLP.init(joint_key, (2 * branch, joint, 1), Style("elu", norm="before")),
         )
+
+    def with_last_scaled(self, factor: float) -> "BranchedQ":
+        """Return the network with the weights and biases of its last layer times a factor."""
+        return replace(self, joint=self.joint.with_last_scaled(factor))
 
     def __call__(self, pair: Float[Array, "batch both"]) -> Float[Array, "batch 1"]:
         size = self.state.weights[0].shape[0]

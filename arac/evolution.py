@@ -82,6 +82,15 @@ class Mutation(NamedTuple):
     super_strength: float
     super_probability: float  # of those that change
     reset_probability: float  # of those that change
+    reset_scale: float = 1.0  # standard deviation of a weight that is drawn anew
+    random_share: bool = False  # a random share of each layer up to the fraction, none in a quarter of the layers
+
+
+class Crossover(NamedTuple):
+    """How much of a layer a crossover draws, at most, relative to its size."""
+
+    units: float = 2.0
+    biases: float = 0.0
 
 
 class Plan(NamedTuple):
@@ -138,24 +147,37 @@ def tournament(fitness: np.ndarray, rng: np.random.Generator, size: int) -> int:
     return int(drawn[top_k(fitness[drawn], 1)[0]])
 
 
-def bred(population: Policy, made: Plan, key: jax.Array, mutation: Mutation) -> Policy:
+def bred(
+    population: Policy,
+    made: Plan,
+    key: jax.Array,
+    mutation: Mutation,
+    crossing: Crossover = Crossover(),  # noqa: B008
+) -> Policy:
     """The next generation of a population, stacked."""
     size = len(made.sources)
     pairs = np.zeros((size + 1, 2), int)  # of a fixed number, so that it compiles once
     pairs[: len(made.pairs)] = made.pairs
-    return _bred(population, made.sources, pairs, len(made.pairs), made.mutants, key, mutation)
+    return _bred(population, made.sources, pairs, len(made.pairs), made.mutants, key, mutation, crossing)
 
 
-@partial(jax.jit, static_argnames="mutation")
+@partial(jax.jit, static_argnames=("mutation", "crossing"))
 def _bred(
-    population: Any, sources: Array, pairs: Array, pair_count: int, mutants: Array, key: jax.Array, mutation: Mutation
+    population: Any,
+    sources: Array,
+    pairs: Array,
+    pair_count: int,
+    mutants: Array,
+    key: jax.Array,
+    mutation: Mutation,
+    crossing: Crossover,
 ) -> Any:
     cross_key, mutation_key = jax.random.split(key)
 
     def cross(number: int, population: Any) -> Any:
         first, second = pairs[number, 0], pairs[number, 1]
         key = jax.random.fold_in(cross_key, number)
-        new_first, new_second = crossover(key, take(population, first), take(population, second))
+        new_first, new_second = crossover(key, take(population, first), take(population, second), crossing)
         return put(put(population, first, new_first), second, new_second)
 
     crossed = jax.lax.fori_loop(0, pair_count, cross, take(population, sources))
@@ -167,8 +189,13 @@ def _bred(
     return jax.tree.map(chosen, crossed, mutated)
 
 
-def crossover(key: jax.Array, first: Policy, second: Policy) -> tuple[Policy, Policy]:
-    """Units of two individuals overwrite each other: in each weight matrix up to twice as many as it has, at random.
+def crossover(
+    key: jax.Array,
+    first: Policy,
+    second: Policy,
+    crossing: Crossover = Crossover(),  # noqa: B008
+) -> tuple[Policy, Policy]:
+    """Return two individuals whose units have overwritten each other: in each layer a random number of draws.
 
     A unit is a column, the weights that lead into it. Once a unit was copied both have it, so what counts is whether
     a unit was drawn at all, and one coin for the direction.
@@ -176,19 +203,20 @@ def crossover(key: jax.Array, first: Policy, second: Policy) -> tuple[Policy, Po
     leaves, structure = jax.tree.flatten(first)
     others = jax.tree.leaves(second)
     pairs = [
-        _crossed(jax.random.fold_in(key, number), one, other)
+        _crossed(jax.random.fold_in(key, number), one, other, crossing)
         for number, (one, other) in enumerate(zip(leaves, others, strict=True))
     ]
     return tuple(jax.tree.unflatten(structure, [pair[side] for pair in pairs]) for side in (0, 1))
 
 
-def _crossed(key: jax.Array, one: Array, other: Array) -> tuple[Array, Array]:
-    if one.ndim != 2:  # weights only: biases and norms stay
+def _crossed(key: jax.Array, one: Array, other: Array, crossing: Crossover) -> tuple[Array, Array]:
+    units = one.shape[-1]
+    most = int((crossing.units if one.ndim == 2 else crossing.biases) * units + 1e-9)
+    if most == 0:
         return one, other
     count_key, unit_key, coin_key = jax.random.split(key, 3)
-    units = one.shape[1]
-    events = jax.random.randint(unit_key, (2 * units,), 0, units)
-    happens = jnp.arange(2 * units) < jax.random.randint(count_key, (), 0, 2 * units)
+    events = jax.random.randint(unit_key, (most,), 0, units)
+    happens = jnp.arange(most) < jax.random.randint(count_key, (), 0, most)
     drawn = jnp.zeros(units, bool).at[jnp.where(happens, events, units)].set(True, mode="drop")
     to_first = jax.random.bernoulli(coin_key, shape=(units,))
     return jnp.where(drawn & to_first, other, one), jnp.where(drawn & ~to_first, one, other)
@@ -205,14 +233,25 @@ def _mutated(key: jax.Array, weight: Array, mutation: Mutation) -> Array:
     if weight.ndim != 2:
         return weight
     where_key, kind_key, noise_key = jax.random.split(key, 3)
-    changes = jax.random.bernoulli(where_key, mutation.fraction, weight.shape)
+    changes = jax.random.bernoulli(where_key, _share(where_key, mutation), weight.shape)
     kind = jax.random.uniform(kind_key, weight.shape)
     noise = jax.random.normal(noise_key, weight.shape)
     is_super = kind < mutation.super_probability
     is_reset = ~is_super & (kind < mutation.super_probability + mutation.reset_probability)
     strength = jnp.where(is_super, mutation.super_strength, mutation.strength)
-    new = jnp.where(is_reset, noise, weight * (1 + strength * noise))
+    new = jnp.where(is_reset, mutation.reset_scale * noise, weight * (1 + strength * noise))
     return jnp.where(changes, jnp.clip(new, -1e6, 1e6), weight)
+
+
+def _share(key: jax.Array, mutation: Mutation) -> Any:
+    """Return the share of a layer's weights that changes.
+
+    The authors' code leaves a layer out with probability 1/4 and else draws a number of weights below the fraction.
+    """
+    if not mutation.random_share:
+        return mutation.fraction
+    share_key, happens_key = jax.random.split(jax.random.fold_in(key, 0))
+    return mutation.fraction * jax.random.uniform(share_key) * jax.random.bernoulli(happens_key, 0.75)
 
 
 # --- Shares among learners (CERL) ---

@@ -17,7 +17,8 @@ AT_LEAST = {
     "parents": 1, "gradient_actors": 0, "initial_variance": 0, "damping": 0, "final_damping": 0, "damping_decay": 0,
     "elite_fraction": 0, "tournament_size": 1, "crossover_probability": 0, "mutation_probability": 0,
     "mutation_strength": 0, "mutation_fraction": 0, "super_mutation_strength": 0, "super_mutation_probability": 0,
-    "reset_probability": 0, "critic_learning_rate": 0, "trials": 1, "synchronisation_interval": 1,
+    "reset_probability": 0, "reset_scale": 0, "crossover_units": 0, "crossover_biases": 0, "last_layer_scale": 0,
+    "critic_learning_rate": 0, "trials": 1, "synchronisation_interval": 1,
     "gradient_clip": 1e-6, "learner_rollouts": 1, "migration_interval": 1, "ucb_coefficient": 0, "value_step": 0,
 }  # fmt: skip
 AT_MOST = {
@@ -25,7 +26,8 @@ AT_MOST = {
     "discount": 1, "tau": 1, "flows": 1000, "workers": 1000, "population_size": 10_000, "archive_capacity": 1_000_000,
     "archive_sample": 10_000, "episode_timeout": 1e7, "damping_decay": 1, "elite_fraction": 1,
     "crossover_probability": 1, "mutation_probability": 1, "mutation_fraction": 1, "super_mutation_probability": 1,
-    "reset_probability": 1, "value_step": 1, "tournament_size": 10_000, "learner_rollouts": 10_000, "trials": 10_000,
+    "reset_probability": 1, "crossover_units": 100, "crossover_biases": 100, "value_step": 1,
+    "tournament_size": 10_000, "learner_rollouts": 10_000, "trials": 10_000,
 }  # fmt: skip
 
 

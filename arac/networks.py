@@ -5,7 +5,7 @@ workers, where a call for a single observation costs a fraction of a jitted one.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
@@ -122,6 +122,12 @@ class MLP:
             biases.append(jax.random.uniform(bias_key, (fan_out,), minval=-bound, maxval=bound))
         norms = () if style.norm == "none" else tuple(LayerNorm.init(size) for size in sizes[1:-1])
         return MLP(tuple(weights), tuple(biases), norms, style)
+
+    def with_last_scaled(self, factor: float) -> "MLP":
+        """Return the network with the weights and biases of its last layer times a factor."""
+        *weights, weight = self.weights
+        *biases, bias = self.biases
+        return replace(self, weights=(*weights, factor * weight), biases=(*biases, factor * bias))
 
     def __call__(self, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
         return self.onward(product(x, self.weights[0]) + self.biases[0], self.weights[1:], self.biases[1:])

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from arac import replay
 from arac.compiling import compiled
-from arac.critics import Q, TwinCritic, moved, narrowed, widened
+from arac.critics import CriticTarget, Q, TwinCritic, moved, narrowed, widened
 from arac.losses import deterministic_actor_loss, q_loss, smoothed_target
 from arac.policies import DeterministicPolicy
 from arac.replay import Batch, Contents
@@ -32,6 +32,7 @@ class Rules(NamedTuple):
     target_noise_clip: float = 0.5
     policy_delay: int = 2
     gradient_clip: float | None = None  # the largest norm of the critic's gradient
+    critic_target: CriticTarget = "delayed"
 
 
 class Actor(NamedTuple):
@@ -91,6 +92,11 @@ def critic_step(
     return CriticLearner(TwinCritic(online, critic.target), optimiser), loss
 
 
+def _followed(learner: CriticLearner, tau: float) -> CriticLearner:
+    """Return the learner with its critic's target a small step further."""
+    return learner._replace(critic=learner.critic.following(learner.critic.online, tau))
+
+
 def actor_step(
     rules: Rules, actor: Actor, q: Q, observation: Float[Array, "batch obs"]
 ) -> tuple[Actor, Float[Array, ""]]:
@@ -144,10 +150,12 @@ def learner_updates(
             critic, critic_loss = critic_step(
                 rules, learner.critic, learner.target_policy, discount, batch, drawn.noise
             )
+            if rules.critic_target == "every":
+                critic = _followed(critic, rules.tau)
 
             def delayed(_: None) -> tuple[Learner, Float[Array, ""]]:
                 actor, loss = actor_step(rules, learner.actor, critic.critic.online, batch.observation)
-                following = critic._replace(critic=critic.critic.following(critic.critic.online, rules.tau))
+                following = _followed(critic, rules.tau) if rules.critic_target == "delayed" else critic
                 return Learner(actor, moved(learner.target_policy, actor.policy, rules.tau), following), loss
 
             def kept(_: None) -> tuple[Learner, Float[Array, ""]]:
@@ -182,8 +190,7 @@ def critic_updates(
         learner, total = carry
         batch = replay.gather(contents, drawn.positions)
         learner, loss = critic_step(rules, learner, policy, jnp.float32(discount), batch, drawn.noise)
-        following = learner.critic.following(learner.critic.online, rules.tau)
-        return learner._replace(critic=following), total + loss
+        return _followed(learner, rules.tau), total + loss
 
     def draw_one(i: Any) -> Draw:
         return draw(rules.batch_size, contents, jax.random.fold_in(key, i))

@@ -51,7 +51,7 @@ def row(steps, value, members=3):
     return {
         "env_steps": steps, "generation": 1, "fitness": [value, value - 1, value - 2], "elites": [0], "champion": 0,
         "champion_return": value, "champion_return_std": 0.5, "archive_size": 4,
-        "diversity": {"mean_kl": 0.7, "kl": kl},
+        "champion_returns": [value - 0.5, value + 0.5], "diversity": {"mean_kl": 0.7, "kl": kl},
     }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from arac.algorithms import arac, sac
 from arac.algorithms.shared import Context, init_replay
 from arac.config import ARACConfig, SACConfig
 from arac.losses import Divergences
+from arac.metrics import evaluation_row
 from arac.population import take
 from arac.progress import Progress
 from arac.rollout.episode import Episode
@@ -28,13 +29,18 @@ class ScriptedRollouts:
         self.lengths = iter(lengths)
         self.fitness = fitness
         self.acted_randomly = []
+        self.fresh = [-1.0, -2.0]
+        self.confirmed = []
 
     def explore(self, population, generation, acting, *, noise_hold):
         self.acted_randomly.append(acting == "random")
         size = len(jax.tree.leaves(population)[0])
         return [episode(next(self.lengths)) for _ in range(size)]
 
-    def evaluate(self, population, generation, episodes, *, record=False):
+    def evaluate(self, population, generation, episodes, *, record=False, stream="evaluate"):
+        if stream == "confirm":
+            self.confirmed.append(np.asarray(population.base.network.biases[0]))
+            return [[replace(episode(3), total=float(total)) for total in self.fresh]]
         size = len(jax.tree.leaves(population)[0])
         fitness = np.arange(size) if self.fitness is None else self.fitness[generation]
         return [[replace(episode(3), total=float(value))] * episodes for value in fitness]
@@ -199,6 +205,25 @@ def test_fitness_ranks_the_population_and_fills_the_archive():
     assert set(state.archive.fitness.tolist()) <= set(np.concatenate(fitness).tolist())
 
 
+def test_the_champions_return_is_of_episodes_that_did_not_choose_it():
+    fitness = [np.array([1.0, 9, 3, 7, 5])]
+    state, [row], rollouts = run(ARACConfig(**SMALL, eval_interval=0), [5] * 5, fitness)
+    assert row.fitness.max() == 9
+    [played] = rollouts.confirmed
+    np.testing.assert_array_equal(played, np.asarray(take(state.population, np.array([1])).base.network.biases[0]))
+    recorded = evaluation_row(row)
+    assert recorded["champion_returns"] == [-1.0, -2.0]
+    assert (recorded["champion_return"], recorded["champion_return_std"]) == (-1.5, 0.5)
+    assert recorded["fitness"] == fitness[0].tolist()
+
+
+def test_an_agent_alone_was_not_chosen_and_plays_no_more_episodes():
+    _, [row], rollouts = run(ARACConfig(**SMALL, eval_interval=0, population_size=1, elites=1), [5], [np.array([4.0])])
+    assert not rollouts.confirmed
+    assert evaluation_row(row)["champion_return"] == 4.0
+    assert "champion_returns" not in evaluation_row(row)
+
+
 def test_an_archive_smaller_than_n_is_felt_whole_with_the_mean_over_what_is_there():
     config = ARACConfig(**SMALL, eval_interval=0, archive_sample=12, strategy="reactive")
     state, _, _ = run(config, [5] * 5)
@@ -230,7 +255,7 @@ def test_the_critic_learns_with_the_elites_policies(monkeypatch):
     "settings",
     [
         {"population_size": 1, "elites": 1, "critic": "twin"},
-        {"population_size": 3, "elites": 3, **ARACConfig.letter},
+        {"population_size": 3, "elites": 3, **ARACConfig.named_presets["paper-letter"]},
         {"population_size": 3, "elites": 3, "ar_from": "members"},  # nobody is left to be repelled
         {"archive_capacity": 2, "store_evaluation": True, "strategy": "reactive"},
         {"flows": 0, "ar_base": "gaussian", "sigma": "learned"},

@@ -328,6 +328,43 @@ def test_erls_settings_for_single_tasks(task, elites, trials, interval):
     assert (config.elite_count, config.trials, config.synchronisation_interval) == (elites, trials, interval)
 
 
+def weights_mutated(config):
+    """Of an individual, per generation, on average."""
+    share = 0.375 if config.mutation_share == "random" else 1.0
+    return config.mutation_probability * config.mutation_fraction * share
+
+
+@pytest.mark.parametrize(("kind", "preset", "share"), [
+    (arac.CERL, "published", 0.045), (arac.CERL, "public-code", 0.00225),
+    (arac.ERL, "published", 0.09), (arac.ERL, "public-code", 0.03375),
+])  # fmt: skip
+def test_published_settings_and_those_of_the_authors_programs_are_presets(kind, preset, share):
+    config, row = configured(kind.algorithm.config, "Hopper-v5", {}, preset=preset)
+    assert weights_mutated(config) == pytest.approx(share)
+    assert row == ("Hopper" if kind is arac.ERL else None), "beside the settings for a task"
+
+
+def test_a_preset_of_another_algorithm_is_refused_with_those_there_are():
+    with pytest.raises(UserError, match=r"one of paper, paper-letter, none for SAC, got 'public-code'"):
+        arac.SAC("Pendulum-v1", preset="public-code")
+
+
+def test_erls_learner_can_begin_with_small_last_layers_and_its_individuals_do_not():
+    env = check("Pendulum-v1")
+    plain, small = (erl.init(arac.ERL.algorithm.config(last_layer_scale=scale), env, 0) for scale in (1.0, 0.1))
+    for ours, theirs in (
+        (small.learners.actor.policy.network, plain.learners.actor.policy.network),
+        (small.learners.critic.critic.target.networks.joint, plain.learners.critic.critic.target.networks.joint),
+    ):
+        for name in ("weights", "biases"):
+            *before, last = zip(getattr(ours, name), getattr(theirs, name), strict=True)
+            np.testing.assert_allclose(last[0], 0.1 * np.asarray(last[1]), rtol=1e-6)
+            assert all((np.asarray(one) == np.asarray(other)).all() for one, other in before)
+    assert (
+        np.asarray(small.individuals.network.weights[-1]) == np.asarray(plain.individuals.network.weights[-1])
+    ).all()
+
+
 @pytest.mark.parametrize(("kind", "settings", "said"), [
     (arac.CEMTD3, {"population_size": 5}, "even"),
     (arac.CEMTD3, {"parents": 11}, "parents"),

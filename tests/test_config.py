@@ -231,6 +231,7 @@ def test_every_field_has_a_line_of_help(kind):
 def test_every_number_has_bounds():
     named = {field.name for kind in KINDS for field in dataclasses.fields(kind)}
     words = {"critic", "strategy", "ar_base", "ar_divergence", "ar_from", "ar_felt_by", "rollouts"}
+    words |= {"critic_target", "mutation_share"}
     without = {*words, "store_evaluation", "discounts"}  # a switch, a list
     assert set(limits.AT_LEAST) == named - without
 

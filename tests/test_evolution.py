@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from arac.evolution import (
+    Crossover,
     Distribution,
     Mutation,
     allocate,
@@ -124,7 +125,7 @@ def test_crossover_exchanges_whole_units_and_leaves_biases():
 
 def test_mutation_rates_by_counting():
     before = MLP((jnp.ones((400, 500)),), (jnp.ones(500),))
-    after = jax.jit(mutate)(jax.random.key(0), before, MUTATION)
+    after = jax.jit(mutate, static_argnums=2)(jax.random.key(0), before, MUTATION)
     weights = np.asarray(after.weights[0]).ravel()
     changed = weights[weights != 1]
     assert len(changed) / weights.size == pytest.approx(0.1, abs=0.005)
@@ -137,9 +138,49 @@ def test_mutation_rates_by_counting():
     np.testing.assert_array_equal(after.biases[0], before.biases[0])
 
 
+def test_a_random_share_is_drawn_as_the_authors_program_draws_it():
+    """Against its loops in NumPy: a layer is left out at times, else a number of weights below the fraction mutates."""
+    rng, size, fraction, count = np.random.default_rng(0), 2000, 0.1, 8000
+
+    def by_loops():  # one weight drawn twice counts as two here
+        return rng.integers(int(np.ceil(fraction * size))) / size if rng.random() < 2 * rng.random() else 0.0
+
+    before = MLP((jnp.ones((40, 50)),), (jnp.ones(50),))
+    change = jax.jit(jax.vmap(lambda key: mutate(key, before, MUTATION._replace(random_share=True)).weights[0] != 1))
+    ours = np.asarray(change(jax.random.split(jax.random.key(0), count))).mean((1, 2))
+    theirs = np.array([by_loops() for _ in range(count)])
+    for shares in (ours, theirs):
+        assert shares.mean() == pytest.approx(0.0375, abs=0.0015)
+    levels = [0.1, 0.4, 0.6, 0.9]
+    np.testing.assert_allclose(np.quantile(ours, levels), np.quantile(theirs, levels), atol=0.005)
+
+
+def test_weights_are_drawn_anew_at_the_scale_that_was_asked_for():
+    before = MLP((jnp.full((300, 300), 100.0),), (jnp.zeros(300),))
+    resets = MUTATION._replace(fraction=1.0, super_probability=0.0, reset_probability=1.0, reset_scale=0.1)
+    drawn = np.asarray(jax.jit(mutate, static_argnums=2)(jax.random.key(0), before, resets).weights[0])
+    assert drawn.std() == pytest.approx(0.1, rel=0.02)
+    assert drawn.mean() == pytest.approx(0.0, abs=0.002)
+
+
+@pytest.mark.parametrize(("units", "share"), [(2.0, 0.568), (0.3, 0.135)])
+def test_how_many_units_a_crossover_exchanges(units, share):
+    cross = jax.jit(lambda key: crossover(key, individual(0.0, 400), individual(1.0, 400), Crossover(units, 1.0)))
+    weights, biases = [], []
+    for seed in range(150):
+        one, other = cross(jax.random.key(seed))
+        for rates, first, second in (
+            (weights, one.weights[0][0], other.weights[0][0]),
+            (biases, one.biases[0], other.biases[0]),
+        ):
+            rates.append(float((np.asarray(first) == 1).mean() + (np.asarray(second) == 0).mean()))
+    assert np.mean(weights) == pytest.approx(share, rel=0.15)
+    assert np.mean(biases) == pytest.approx(np.exp(-1), rel=0.15)  # of u n draws, u uniform in [0, 1]
+
+
 def test_mutation_leaves_norms_alone():
     network = MLP.init(jax.random.key(0), (5, 8, 2), Style("elu", norm="after"))
-    changed = jax.jit(mutate)(jax.random.key(1), network, MUTATION._replace(fraction=1.0))
+    changed = jax.jit(mutate, static_argnums=2)(jax.random.key(1), network, MUTATION._replace(fraction=1.0))
     np.testing.assert_array_equal(changed.norms[0].scale, network.norms[0].scale)
     assert (np.asarray(changed.weights[0]) != np.asarray(network.weights[0])).all()
 

@@ -87,7 +87,7 @@ def test_stopped_after_any_generation_and_resumed_is_like_never_stopped(name, re
 @pytest.mark.parametrize(
     "settings",
     [
-        {**ARACConfig.letter, "noise_hold": 8},
+        {**ARACConfig.named_presets["paper-letter"], "noise_hold": 8},
         pytest.param({"ar_from": "members", "ar_coefficient": 2.0, "ar_base": "gaussian"}, marks=pytest.mark.slow),
         pytest.param({"ar_from": "archive", "ar_base": "shared", "strategy": "reactive"}, marks=pytest.mark.slow),
         pytest.param({"ar_felt_by": "all", "ar_target": 1.0}, marks=pytest.mark.slow),

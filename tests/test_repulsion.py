@@ -59,7 +59,7 @@ def train(jobs, parent):
 def test_the_runs_differ_in_attraction_and_repulsion_alone():
     jobs = repulsion.plan(SIZE)
     assert [job.settings.keys() - SIZE.settings.keys() for job in jobs] == [
-        {"ar_coefficient"}, set(), set(ARACConfig.letter)
+        {"ar_coefficient"}, set(), set(ARACConfig.named_presets["paper-letter"])
     ]  # fmt: skip
     assert jobs[0].settings["ar_coefficient"] == 0
     assert len({job.name for job in jobs}) == len(jobs)
@@ -68,7 +68,7 @@ def test_the_runs_differ_in_attraction_and_repulsion_alone():
 
 def test_a_course_leaves_out_the_warm_up_and_knows_when_it_has_settled(tmp_path):
     rows = [
-        {"env_steps": 100 * n, "diversity": {"mean_kl": 10.0 / n}, "entropy": n / 2, "champion_return": n}
+        {"env_steps": 100 * n, "diversity": {"mean_kl": 10.0 / n}, "entropy": n / 2, "fitness": [0, n], "champion": 1}
         for n in range(1, 11)
     ]
     (tmp_path / "evaluations.jsonl").write_text("\n".join(json.dumps(row) for row in rows))

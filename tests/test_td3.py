@@ -170,6 +170,18 @@ def test_the_actor_and_the_targets_move_with_every_second_update():
         assert_same_trees(after, a_tenth_nearer(old, online))
 
 
+def test_the_critics_target_can_move_with_every_update():
+    rules = RULES._replace(critic_target="every")
+    before = stack([learner()])
+    first, _ = run(before, 0, 1, rules=rules)
+    assert_same_trees(first.target_policy, before.target_policy, rtol=0, atol=0)
+    second, _ = run(first, 1, 2, rules=rules)
+    for after, old in ((first, before), (second, first)):
+        critic = after.critic.critic
+        assert_same_trees(critic.target, a_tenth_nearer(old.critic.critic.target, critic.online))
+    assert_same_trees(second.target_policy, a_tenth_nearer(first.target_policy, second.actor.policy))
+
+
 def test_the_first_step_of_adam_goes_against_the_gradient_by_the_learning_rate():
     before = stack([learner()])
     after, _ = run(before, 1, 2)

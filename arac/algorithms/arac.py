@@ -10,7 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from arac import streams
-from arac.algorithms.shared import Context, Evaluation, evaluate, evaluation_due, learning_steps, measure, soft_rules
+from arac.algorithms.shared import (
+    Context,
+    Evaluation,
+    confirm,
+    evaluate,
+    evaluation_due,
+    learning_steps,
+    measure,
+    soft_rules,
+)
 from arac.archive import Archive, betas
 from arac.config import ARACConfig
 from arac.critics import init_critic
@@ -111,7 +120,7 @@ def generation(context: Context, state: State) -> tuple[State, Evaluation | None
         archive_rng = streams.rng(context.seed, "archive", state.generation)
         archive = archive.add(learned.population, played.fitness, env_steps, archive_rng)
     row = measure(context, learned, played, archive.size, {"critic_loss": critic_loss, **actor_losses})
-    row = row._replace(repulsion=repulsion)
+    row = confirm(context, learned.population, state.generation, row._replace(repulsion=repulsion))
     return replace(learned, elites=row.elites, archive=archive), row
 
 

@@ -44,7 +44,8 @@ class State:
 
 
 def rules(config: CERLConfig) -> Rules:
-    return td3_rules(config, critic_learning_rate=config.critic_learning_rate)
+    of_td3 = td3_rules(config, critic_learning_rate=config.critic_learning_rate)
+    return of_td3._replace(critic_target=config.critic_target)
 
 
 def init(config: CERLConfig, env: EnvSpec, seed: int) -> State:

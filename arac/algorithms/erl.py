@@ -1,6 +1,6 @@
 """ERL (Khadka and Tumer): a genetic algorithm over actors, and one DDPG learner that is copied among them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import numpy as np
@@ -60,7 +60,10 @@ def init(config: ERLConfig, env: EnvSpec, seed: int) -> State:
         return BranchedQ.init(key, env.observation_size, env.action_size, branch=_BRANCH, joint=_JOINT)
 
     q = TwinQ(over_members(init_q, streams.key(seed, "critic-init"), 1))
-    learner = Learner.begin(rules(config), init_actor(streams.key(seed, "learner")), TwinCritic(q, q))
+    q = replace(q, networks=q.networks.with_last_scaled(config.last_layer_scale))
+    actor = init_actor(streams.key(seed, "learner"))
+    actor = replace(actor, network=actor.network.with_last_scaled(config.last_layer_scale))
+    learner = Learner.begin(rules(config), actor, TwinCritic(q, q))
     individuals = over_members(init_actor, streams.key(seed, "population"), config.population_size)
     return State(individuals, stack([learner]), champion=0, generation=0, env_steps=0)
 

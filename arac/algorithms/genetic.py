@@ -7,7 +7,7 @@ import numpy as np
 from arac import streams
 from arac.algorithms.shared import Context, Evaluation, evaluate, measure, summary
 from arac.config import GeneticConfig
-from arac.evolution import Mutation, Plan, bred, plan
+from arac.evolution import Crossover, Mutation, Plan, bred, plan
 from arac.policies import DeterministicPolicy
 from arac.population import put, take
 
@@ -49,8 +49,11 @@ def breed(
         super_strength=config.super_mutation_strength,
         super_probability=config.super_mutation_probability,
         reset_probability=config.reset_probability,
+        reset_scale=config.reset_scale,
+        random_share=config.mutation_share == "random",
     )
-    return bred(individuals, made, streams.key(context.seed, "breeding", generation), mutation), made
+    crossing = Crossover(config.crossover_units, config.crossover_biases)
+    return bred(individuals, made, streams.key(context.seed, "breeding", generation), mutation, crossing), made
 
 
 def measure_champion(context: Context, state: Any, fitness: np.ndarray, losses: dict[str, float]) -> Evaluation:

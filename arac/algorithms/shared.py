@@ -13,7 +13,7 @@ from arac.config import Config, SoftConfig
 from arac.diversity import pairwise_kl
 from arac.envs import EnvSpec
 from arac.policies import DeterministicPolicy
-from arac.population import top_k
+from arac.population import take, top_k
 from arac.progress import Progress
 from arac.replay import Contents, ReplayBuffer
 from arac.rollout.episode import Acting
@@ -46,10 +46,16 @@ class Evaluation(NamedTuple):
     archive_size: int
     losses: dict[str, float]
     repulsion: dict[str, Any] | None = None  # where repulsion came from, where there was some
+    fresh_returns: np.ndarray | None = None  # (episode,): of the champion, where its fitness chose it among several
 
     @property
     def champion(self) -> int:
         return int(self.elites[0])
+
+    @property
+    def champion_returns(self) -> np.ndarray:
+        """Returns of the champion in episodes that did not choose it."""
+        return self.returns[self.champion] if self.fresh_returns is None else self.fresh_returns
 
 
 def soft_rules(config: SoftConfig) -> Rules:
@@ -136,6 +142,15 @@ def measure(context: Context, state: Any, played: Played, archive_size: int, los
         archive_size=archive_size,
         losses=losses,
     )
+
+
+def confirm(context: Context, population: Any, generation: int, row: Evaluation) -> Evaluation:
+    """Return the row with fresh episodes of the champion: the fittest of several was lucky in those that chose it."""
+    if len(row.fitness) == 1:
+        return row
+    champion = take(population, np.array([row.champion]))
+    [episodes] = context.rollouts.evaluate(champion, generation, context.config.eval_episodes, stream="confirm")
+    return row._replace(fresh_returns=np.array([episode.total for episode in episodes]))
 
 
 @partial(jax.jit, static_argnums=0)

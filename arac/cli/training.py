@@ -55,9 +55,10 @@ class TrainArgs(Generic[ConfigT]):
     """Fixes every random number of the run."""
     run_dir: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
     """A new folder for the run; by default one below runs/, named after task, system and seed."""
-    preset: Literal["paper", "paper-letter", "none"] = "paper"
+    preset: Literal["paper", "paper-letter", "published", "public-code", "none"] = "paper"
     """paper: start from the paper's parameters for this task (for ERL, its authors'); paper-letter: and from the
-    paper's attraction and repulsion to the letter; none: from plain defaults."""
+    paper's attraction and repulsion to the letter; published, public-code: ERL and CERL as their papers or their
+    authors' programs have them; none: from plain defaults."""
     max_episode_steps: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
     """A time limit per episode; needed where the environment has none."""
     env_kwargs: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()

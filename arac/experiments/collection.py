@@ -35,6 +35,7 @@ class Row:
     champion: int
     champion_return: float
     champion_return_std: float
+    fresh: bool  # whether the champion's return is of other episodes than those that chose it
     fitness: tuple[float, ...]
     elites: tuple[int, ...]
     archive_size: int
@@ -241,6 +242,7 @@ def _evaluations(path: Path) -> tuple[tuple[Row, ...], list[str]]:
 
 
 def _row(row: dict[str, Any]) -> Row:
+    fitness = numbers(row["fitness"])
     diversity = named(row.get("diversity") or {}, "diversity")
     mean_kl = diversity.get("mean_kl")
     kl = _square(diversity.get("kl") or [])
@@ -252,7 +254,8 @@ def _row(row: dict[str, Any]) -> Row:
         champion=whole(row["champion"]),
         champion_return=number(row["champion_return"]),
         champion_return_std=number(row["champion_return_std"]),
-        fitness=numbers(row["fitness"]),
+        fresh=len(fitness) == 1 or "champion_returns" in row,
+        fitness=fitness,
         elites=tuple(map(int, numbers(row["elites"]))),
         archive_size=whole(row.get("archive_size", 0)),
         mean_kl=None if mean_kl is None else number(mean_kl),

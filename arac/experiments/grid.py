@@ -18,7 +18,7 @@ from arac.systems import load
 PAPER_ENVS = tuple(env for name, env in TASKS.items() if name in presets.paper_table())
 # The three curves of the paper's appendix on AR with flows and with a Gaussian.
 # As in the paper: KL without a clip, from the archive, and a sigma that is learned, so that a Gaussian can widen.
-_LETTER = {**ARACConfig.letter, "sigma": "learned"}
+_LETTER = {**ARACConfig.named_presets["paper-letter"], "sigma": "learned"}
 ABLATION: dict[str, dict[str, Any]] = {
     "flows": _LETTER,
     "gaussian": {**_LETTER, "ar_base": "gaussian"},

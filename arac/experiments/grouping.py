@@ -100,12 +100,13 @@ def deviations(record: Record) -> dict[str, Any]:
 
 
 def as_in_paper(record: Record) -> bool:
-    """Tell whether a run is the paper's system, by our defaults or to the letter, and no variant of it.
+    """Tell whether a run is the paper's system, by our defaults or a named preset, and no variant of it.
 
     A label leaves out what all runs of an algorithm share: also where that is a variant, and no run is the paper's.
     """
-    letter = ALGORITHMS[record.algorithm].config.letter
-    return all(name in _EVALUATING or letter.get(name) == value for name, value in deviations(record).items())
+    changed = {name: value for name, value in deviations(record).items() if name not in _EVALUATING}
+    presets = ALGORITHMS[record.algorithm].config.named_presets.values()
+    return any(changed.items() <= preset.items() for preset in ({}, *presets))
 
 
 def settings_in_words(settings: Mapping[str, Any]) -> str:

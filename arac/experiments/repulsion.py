@@ -38,7 +38,7 @@ from arac.systems import load
 VARIANTS: dict[str, dict[str, Any]] = {
     "lambda 0": {"ar_coefficient": 0.0},
     "default": {},
-    "paper's letter": ARACConfig.letter,
+    "paper's letter": ARACConfig.named_presets["paper-letter"],
 }
 BASELINE, LETTER = "lambda 0", "paper's letter"
 SETTLED = 0.3  # of a run's steps, after which members should be and stay apart
@@ -60,7 +60,7 @@ class Course:
     steps: Float[np.ndarray, " evaluation"]
     kl: Float[np.ndarray, " evaluation"]  # mean over pairs of members
     entropy: Float[np.ndarray, " evaluation"]
-    returns: Float[np.ndarray, " evaluation"]  # of the champion
+    returns: Float[np.ndarray, " evaluation"]  # of the champion, in the episodes that chose it
 
     @property
     def settled(self) -> Any:
@@ -69,7 +69,10 @@ class Course:
 
 def course_of(folder: Path, warmup: int) -> Course:
     rows = [row for row in read_evaluations(folder) if row["env_steps"] > warmup]
-    columns = [[row["env_steps"], row["diversity"]["mean_kl"], row["entropy"], row["champion_return"]] for row in rows]
+    # Earlier versions had no other episodes of the champion's; both sides of a comparison are flattered alike.
+    columns = [
+        [row["env_steps"], row["diversity"]["mean_kl"], row["entropy"], row["fitness"][row["champion"]]] for row in rows
+    ]
     return Course(*np.array(columns, float).T)
 
 

@@ -15,7 +15,7 @@ from arac.errors import UserError
 AnyConfig = TypeVar("AnyConfig", bound=Config)
 
 
-Preset: TypeAlias = Literal["paper", "paper-letter", "none"]
+Preset: TypeAlias = Literal["paper", "paper-letter", "published", "public-code", "none"]
 
 
 def configured(
@@ -27,30 +27,32 @@ def configured(
         kind: the algorithm's config.
         env_id: the task.
         overrides: settings that differ from the preset.
-        preset: "paper" (or True) takes the paper's parameters for this task; "paper-letter" also what the paper writes
-            where our default is another (`Config.letter`); "none" (or False) neither.
+        preset: "paper" (or True) takes the paper's parameters for this task; "none" (or False) does not; the others
+            also take the algorithm's settings of that name (`Config.named_presets`).
 
     Raises:
-        UserError: if an override is not a field, or its value is not allowed, or there is no such preset.
+        UserError: if an override is not a field, or its value is not allowed, or the algorithm has no such preset.
     """
     name = ("paper" if preset else "none") if isinstance(preset, bool) else preset
-    if name not in get_args(Preset):
-        raise UserError(f"preset must be one of {', '.join(get_args(Preset))}, got {preset!r}.")
+    offered = [name for name in get_args(Preset) if name in ("paper", "none", *kind.named_presets)]
+    if name not in offered:
+        raise UserError(f"preset must be one of {', '.join(offered)} for {_words(kind)}, got {preset!r}.")
     fields = [field.name for field in dataclasses.fields(kind)]
     for setting in overrides:
         if setting not in fields:
-            raise UserError(
-                f"{kind.__name__.removesuffix('Config')} has no setting {setting!r}.{suggestion(setting, fields)}"
-            )
+            raise UserError(f"{_words(kind)} has no setting {setting!r}.{suggestion(setting, fields)}")
     row = None if name == "none" else _table(kind.preset_table).get(task_name(env_id))
     chosen = {field: row[field] for field in kind.preset_fields} if row else {}
-    letter = kind.letter if name == "paper-letter" else {}
     several = {field for field, hint in get_type_hints(kind).items() if get_origin(hint) is tuple}
     given = {
         setting: tuple(value) if setting in several and isinstance(value, list) else value
         for setting, value in overrides.items()
     }
-    return kind(**{**chosen, **letter, **given}), task_name(env_id) if chosen else None
+    return kind(**{**chosen, **kind.named_presets.get(name, {}), **given}), task_name(env_id) if chosen else None
+
+
+def _words(kind: type[Config]) -> str:
+    return kind.__name__.removesuffix("Config")
 
 
 def default_steps(env_id: str) -> int:
