@@ -14,7 +14,7 @@ FIRST_SLOW := tests/reliability/test_sweep_kills.py tests/test_docs.py tests/lea
 PYTEST := $(BIN)/python -m pytest --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system train demonstration test test-slow smoke test-thirdparty test-sb3 torture lint format docs figures \
+.PHONY: help setup system train demonstration campaign test test-slow smoke test-thirdparty test-sb3 torture lint format docs figures \
   wheel bench bench-peers against-sb3 clean
 
 help:  ## this list
@@ -45,6 +45,12 @@ train: .venv/.train  ## trains ARAC on HalfCheetah for about five minutes and sh
 
 demonstration: .venv/.train  ## `make train` with the seeds 0 to 4, and a table of what came out: 25 minutes
 	$(BIN)/python benchmarks/demonstration.py
+
+# Whatever else the machine has to do comes first.
+IDLE := $(shell command -v chrt >/dev/null && echo "chrt --idle 0" || echo "nice -n 19")
+
+campaign: .venv/.train  ## the paper's table at its scale: weeks, at the lowest priority; Ctrl-C saves, and it goes on
+	$(IDLE) $(BIN)/arac sweep results/campaign/sweep.toml --runs runs/campaign --keep results/campaign/runs --fresh 100
 
 # A Debian package for some tests, where apt and the rights for it are there.
 apt = { test "$$(id -u)" = 0 && { apt-get install -qq -y $(1) || { apt-get update -qq && apt-get install -qq -y $(1); }; } >/dev/null 2>&1; } \

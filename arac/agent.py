@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from arac import agent_file, checkpoint, clusters, envs, runs, training
+from arac.agent_file import Policies, policies_of
 from arac.algorithms import Algorithm
 from arac.algorithms.shared import Context, Evaluation, init_replay
 from arac.callbacks.base import Callback, Callbacks, as_list, informed
@@ -161,6 +162,8 @@ class Agent:
             KeyboardInterrupt: after Ctrl-C, with a checkpoint written if there is a run folder.
         """
         callbacks = as_list(callback)
+        if isinstance(self.state, Policies):
+            raise UserError("This agent was saved with its policies only, and cannot learn: train a new one.")
         target = self.state.env_steps + check_steps("total_steps", total_steps)
         training.check_run(self.description, target)
         self.description.check_found()
@@ -323,9 +326,21 @@ class Agent:
         """
         self.champion.export(path)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes all that was learned, but for replay, into one safetensors file."""
-        agent_file.write(Path(path), self.description, self.state)
+    def save(self, path: str | os.PathLike[str], *, only: Literal["champion", "population"] | None = None) -> None:
+        """Write the agent into one safetensors file.
+
+        Args:
+            path: the file.
+            only: the champion's policy or the population's policies alone: a small file that acts, is evaluated, filmed
+                and exported like any other, and cannot learn on. By default all that was learned, but for replay.
+
+        Raises:
+            UserError: if `only` is neither.
+        """
+        if only not in (None, "champion", "population"):
+            raise UserError(f"only must be 'champion' or 'population', got {only!r}.")
+        state = self.state if only is None else policies_of(self.state, champion_only=only == "champion")
+        agent_file.write(Path(path), self.description, state)
 
     @classmethod
     def load(

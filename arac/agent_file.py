@@ -1,12 +1,14 @@
-"""One agent in one safetensors file: what it is and all that it has learned, with a hash over both."""
+"""One agent in one safetensors file: what it is and what it has learned, all or the policies alone, with a hash."""
 
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError, safe_open
@@ -18,14 +20,43 @@ from arac.errors import UserError
 from arac.files import HEADER, read_bounded, sha256, write_durably
 from arac.manifest import FORMAT, NewerFormat
 from arac.policies.custom import CustomPolicy
+from arac.population import take
+
+_POLICIES_FORMAT = 3  # of files with policies alone, which earlier versions do not know
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class Policies:
+    """The state of an agent that can act and be measured, without anything to learn with."""
+
+    population: Any  # stacked
+    champion: int
+    generation: int
+    env_steps: int
+
+    @property
+    def members(self) -> int:
+        return len(jax.tree.leaves(self.population)[0])
+
+
+def policies_of(state: Any, *, champion_only: bool) -> Policies:
+    """Return the policies of a state, or its champion's alone."""
+    if not champion_only:
+        return Policies(state.population, state.champion, state.generation, state.env_steps)
+    champion = take(state.population, np.array([state.champion]))
+    return Policies(champion, 0, state.generation, state.env_steps)
 
 
 def write(path: Path, description: Description, state: Any) -> None:
+    """Write an agent whose state is an algorithm's, or policies alone."""
     try:
         table, arrays = json.dumps(description.to_table()), trees.to_arrays(state)
     except TypeError as error:
         raise not_plain(error) from None
     metadata = {"arac": table, "format": str(FORMAT), "version": version("arac-rl")}
+    if isinstance(state, Policies):
+        metadata |= {"format": str(_POLICIES_FORMAT), "members": str(state.members)}
     sealed = {**metadata, "sha256": _hash(metadata, arrays)}
     write_durably(path, safetensors.numpy.save(arrays, metadata=sealed))
 
@@ -53,12 +84,16 @@ def read(path: Path, env: Maker | None = None, policy: type[CustomPolicy] | None
         metadata = _metadata(path)
         description = Description.from_table(json.loads(metadata["arac"]), env, policy)
         outline = description.outline()
+        if "members" in metadata:
+            outline = _outline_of_policies(outline, int(metadata["members"]))
         arrays = safetensors.numpy.load(read_bounded(path, trees.size_in_bytes(outline) + HEADER))
         if metadata.pop("sha256") != _hash(metadata, arrays):
             raise ValueError("it does not match its hash")
         state: Any = trees.from_arrays(outline, arrays)
         if broken := trees.not_finite(state):
             raise ValueError(f"{', '.join(broken)} not finite")
+        if isinstance(state, Policies) and not 0 <= state.champion < state.members:
+            raise ValueError(f"its champion is number {state.champion} of {state.members} members")
         return description, state
 
 
@@ -67,9 +102,17 @@ def _metadata(path: Path) -> dict[str, str]:
         raise ValueError("it is not an ordinary file")
     with safe_open(path, framework="np") as file:
         metadata = file.metadata() or {}
-    if int(metadata["format"]) > FORMAT:
+    if int(metadata["format"]) > (_POLICIES_FORMAT if "members" in metadata else FORMAT):
         raise NewerFormat(path, metadata["format"], metadata.get("version"))
     return metadata
+
+
+def _outline_of_policies(outline: Any, members: int) -> Policies:
+    population = jax.eval_shape(lambda state: state.population, outline)
+    if members not in (1, jax.tree.leaves(population)[0].shape[0]):
+        raise ValueError(f"it holds {members} members, which is neither the champion alone nor all")
+    some = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((members, *leaf.shape[1:]), leaf.dtype), population)
+    return Policies(some, champion=0, generation=0, env_steps=0)
 
 
 @contextmanager

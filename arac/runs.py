@@ -28,7 +28,8 @@ from arac.processes import cores
 from arac.replay import Mark, ReplayBuffer
 
 # What lies in a run folder.
-_FILES = ("config.toml", *metrics.DETERMINISTIC_FILES, "timings.jsonl", "curve.png", "champion.json", "outcome.json")
+_MADE_AFTERWARDS = ("curve.png", "champion.json", "champion.safetensors", "outcome.json")
+_FILES = ("config.toml", *metrics.DETERMINISTIC_FILES, "timings.jsonl", *_MADE_AFTERWARDS)
 FOLDERS = ("checkpoints", "replay", "tensorboard", "videos", "wandb")
 # Is there until a new run folder is complete.
 _BEGINNING = ".beginning.tmp"

@@ -6,7 +6,8 @@ import pytest
 from helpers import SMALL
 
 import arac
-from arac import runs, trees
+from arac import agent_file, runs, trees
+from arac.population import take
 from arac.progress import Progress
 from arac.systems import AGENTS
 
@@ -103,6 +104,36 @@ def test_a_loaded_agent_acts_alike_and_learns_on(agent, tmp_path):
     before = second.state.env_steps
     second.learn(100)
     assert second.state.env_steps >= before + 100
+
+
+@pytest.mark.parametrize("kind", AGENTS.values())
+@pytest.mark.parametrize("only", ["champion", "population"])
+def test_policies_alone_act_as_the_whole_agent_does_and_cannot_learn(kind, only, tmp_path):
+    whole, path, again = kind("InvertedPendulum-v5", seed=2, **SMALL), tmp_path / "whole", tmp_path / "again"
+    whole.save(path)
+    whole.save(tmp_path / "small", only=only)
+    assert (tmp_path / "small").stat().st_size < path.stat().st_size / 2
+    agent = arac.load(tmp_path / "small")
+    agent.save(again)
+    assert arac.load(again).state.members == agent.state.members
+    assert type(agent) is kind
+    assert len(agent.population) == (1 if only == "champion" else len(whole.population))
+    observation = np.array([0.1, -0.2, 0.3, 0.0])
+    np.testing.assert_array_equal(*(one.predict(observation, deterministic=True)[0] for one in (whole, agent)))
+    np.testing.assert_array_equal(whole.evaluate(2).returns, agent.evaluate(2).returns)
+    with pytest.raises(arac.UserError, match="policies only, and cannot learn"):
+        agent.learn(100)
+
+
+def test_a_file_of_policies_that_contradicts_itself_is_refused(tmp_path, monkeypatch):
+    agent = arac.ARAC("InvertedPendulum-v5", **SMALL)
+    for champion, members, said in ((3, 1, "number 3 of 1"), (0, 2, "holds 2 members")):
+        some = take(agent.state.population, np.arange(members))
+        agent_file.write(tmp_path / "file", agent.description, agent_file.Policies(some, champion, 0, 0))
+        with pytest.raises(arac.UserError, match=said):
+            arac.load(tmp_path / "file")
+    with pytest.raises(arac.UserError, match="only must be 'champion' or 'population', got 'best'"):
+        agent.save(tmp_path / "file", only="best")
 
 
 def test_a_run_folder_loads_too(tmp_path):

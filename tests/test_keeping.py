@@ -19,7 +19,7 @@ from arac.sweeps.carrying_out import carry_out
 from arac.sweeps.engines import LocalEngine
 from arac.sweeps.jobs import Job
 from arac.sweeps.keeping import keep, measured_at, missing
-from arac.systems import AGENTS
+from arac.systems import AGENTS, load
 
 NAME = "InvertedPendulum-v5-sac-seed3"
 JOB = Job(NAME, "sac", "InvertedPendulum-v5", 3, 600, SETTINGS)
@@ -108,10 +108,23 @@ def test_a_sweep_keeps_its_runs_and_starts_none_that_is_kept(run, tmp_path, caps
     words = ["sweep", str(tmp_path / "sweep.toml"), "--keep", str(tmp_path / "kept"), "--runs"]
     assert main([*words, str(run.parent)]) == 0
     assert (tmp_path / "kept" / NAME / "evaluations.jsonl").exists()
+    champion = tmp_path / "kept" / NAME / "champion.safetensors"
+    assert main(["evaluate", str(champion), "--episodes", "2"]) == 0
     capsys.readouterr()
     assert main([*words, str(tmp_path / "elsewhere")]) == 0
     assert "1 of them are kept in" in capsys.readouterr().out
     assert not (tmp_path / "elsewhere" / NAME).exists()
+
+
+def test_champions_are_measured_over_fresh_episodes_where_that_is_wanted(run, tmp_path, capsys):
+    (tmp_path / "sweep.toml").write_text(SPEC)
+    words = ["sweep", str(tmp_path / "sweep.toml"), "--runs", str(run.parent), "--keep", str(tmp_path / "kept")]
+    assert main([*words, "--fresh", "-1"]) == 2
+    assert "--fresh must be at least 0" in capsys.readouterr().err
+    for episodes in (0, 3):  # a run that was kept without them does not serve
+        assert main([*words, "--fresh", str(episodes)]) == 0
+    found = json.loads((tmp_path / "kept" / NAME / "champion.json").read_text())
+    assert found["returns"] == load(run).evaluate(3).returns.tolist()
 
 
 def test_a_folder_that_cannot_be_made_is_said_before_anything_begins(tmp_path, capsys):

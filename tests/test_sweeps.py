@@ -104,6 +104,28 @@ def test_a_list_of_lists_varies_a_setting_that_is_a_list(read):
     ]
 
 
+def test_groups_of_algorithms_go_through_all_tasks_one_after_the_other(read):
+    jobs = read('algorithms = [["arac", "sac"], ["td3"]]\ntasks = ["Hopper", "Ant"]\nseeds = 2\n').jobs
+    expected = [
+        (seed, env, algorithm)
+        for seed in (0, 1)
+        for group in (("arac", "sac"), ("td3",))
+        for env in ("Hopper-v5", "Ant-v5")
+        for algorithm in group
+    ]
+    assert [(job.seed, job.env, job.algorithm) for job in jobs] == expected
+
+
+def test_the_campaign_begins_with_arac_and_sac_and_has_the_papers_steps():
+    jobs = specs.read(Path(__file__).parents[1] / "results" / "campaign" / "sweep.toml").jobs
+    assert len(jobs) == 8 * 7 * 5
+    assert [(job.env, job.algorithm) for job in jobs[:3]] == [
+        ("Humanoid-v5", "arac"), ("Humanoid-v5", "sac"), ("HalfCheetah-v5", "arac"),
+    ]  # fmt: skip
+    assert {job.algorithm for job in jobs[:16]} == {"arac", "sac"}
+    assert {job.steps for job in jobs} == {600_000, 1_000_000, 2_000_000}
+
+
 HEAD = 'algorithms = ["arac", "sac"]\ntasks = ["Hopper"]\n'
 
 
@@ -113,6 +135,7 @@ HEAD = 'algorithms = ["arac", "sac"]\ntasks = ["Hopper"]\n'
         ("algorithms = [", r"some.toml is not TOML: .*\(at (line 1|end of document)"),
         ('tasks = ["Hopper"]', r"algorithms must be a list of at least one name; it is missing"),
         ('algorithms = []\ntasks = ["Hopper"]', r"line 1: algorithms must be a list of at least one name; got \[\]"),
+        ('algorithms = [["arac"], []]\ntasks = ["Hopper"]', r"line 1: algorithms must be a list of at least one name"),
         ('algorithms = ["arac"]\ntasks = []', r"line 2: tasks must be"),
         ('algorithms = "arac"\ntasks = ["Hopper"]', r"line 1: algorithms must be a list"),
         ('algorithms = ["arak"]\ntasks = ["Hopper"]', r"line 1: There is no algorithm 'arak'.*arac"),

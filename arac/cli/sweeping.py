@@ -37,8 +37,10 @@ class SweepArgs:
     retries: int = 2
     """How often a run is tried again that failed without getting any further."""
     keep: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
-    """Copy the small files of finished runs there, without checkpoints and replay; a run that is kept there is not run
-    again, on any machine."""
+    """Copy the small files of finished runs there, the champion's policy among them, without checkpoints and replay; a
+    run that is kept there is not run again, on any machine."""
+    fresh: int = 0
+    """Fresh episodes in which the champion of each finished run is measured, into champion.json; 0: none."""
     dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Only list the runs."""
 
@@ -57,7 +59,7 @@ def sweep(argv: list[str]) -> None:
     if argv[:1] == ["status"]:
         _status(argv[1:])
         return
-    from arac.sweeps import choose
+    from arac.sweeps import champions, choose
     from arac.sweeps import spec as specs
     from arac.sweeps.carrying_out import carry_out
     from arac.sweeps.keeping import keep, make, missing
@@ -65,6 +67,8 @@ def sweep(argv: list[str]) -> None:
     args = parse(SweepArgs, "sweep", argv)
     if args.retries < 0:
         raise UserError(f"--retries must be at least 0, got {args.retries}.")
+    if args.fresh < 0:
+        raise UserError(f"--fresh must be at least 0, got {args.fresh}.")
     spec = specs.read(args.spec)
     folder = args.runs or Path("runs") / args.spec.stem
     engine = choose(args.engine, jobs=args.jobs, address=args.address, resources=spec.resources)
@@ -74,7 +78,7 @@ def sweep(argv: list[str]) -> None:
             print(f"{job.name}  {job.steps:,} steps")
         print(f"{len(spec.jobs)} runs, {steps:,} steps, into {folder}; nothing was started")
         return
-    jobs = missing(spec.jobs, args.keep)
+    jobs = missing(spec.jobs, args.keep, "champion.json" if args.fresh else None)
     if args.keep is not None:
         make(args.keep)
     print(f"{len(spec.jobs)} runs, {steps:,} environment steps, into {folder}", flush=True)
@@ -82,7 +86,10 @@ def sweep(argv: list[str]) -> None:
         print(f"{len(spec.jobs) - len(jobs)} of them are kept in {args.keep} and not run again", flush=True)
 
     def on_finish(job: "Job") -> None:
+        if args.fresh:
+            champions.measure(folder / job.name, args.fresh)
         if args.keep is not None:
+            champions.save(folder / job.name)
             keep(folder / job.name, args.keep / job.name)
 
     try:

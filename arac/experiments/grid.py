@@ -1,6 +1,5 @@
 """Tasks by systems by seeds as ordinary runs: the paper's curves, its tables, and its ablation of the AR term."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +8,8 @@ from arac.config import ARACConfig
 from arac.envs.tasks import TASKS
 from arac.experiments import report
 from arac.experiments.planning import Size, planned
-from arac.files import write_durably
+from arac.sweeps import champions
 from arac.sweeps.jobs import Job
-from arac.sweeps.keeping import measured_at
-from arac.systems import load
 
 # The paper's eight tasks: those that its table of parameters has.
 PAPER_ENVS = tuple(env for name, env in TASKS.items() if name in presets.paper_table())
@@ -53,10 +50,5 @@ def show(size: Size, parent: Path, out: Path) -> str:
 
 
 def judge_again(folder: Path) -> None:
-    """Writes champion.json: the champion's returns over fresh episodes, because the best of several flatters."""
-    path = folder / "champion.json"
-    agent = load(folder)
-    if measured_at(path) != agent.state.env_steps:
-        returns = agent.evaluate(FRESH_EPISODES).returns.tolist()
-        found = {"env_steps": agent.state.env_steps, "member": agent.state.champion, "returns": returns}
-        write_durably(path, (json.dumps(found) + "\n").encode())
+    """Measure the champion over fresh episodes, into champion.json."""
+    champions.measure(folder, FRESH_EPISODES)

@@ -9,7 +9,7 @@ from arac.files import write_durably
 from arac.sweeps.jobs import Job, check_found, steps_of
 
 # The last one marks a folder as whole.
-FILES = ("evaluations.jsonl", "timings.jsonl", "champion.json", "outcome.json", "config.toml")
+FILES = ("evaluations.jsonl", "timings.jsonl", "champion.json", "champion.safetensors", "outcome.json", "config.toml")
 
 
 def make(parent: Path) -> None:

@@ -60,7 +60,8 @@ class _Reader:
         for key in self._table:
             if key not in _KEYS:
                 self._refuse(f"there is no key {key!r}.{suggestion(key, _KEYS)}", key)
-        algorithms = [self._try(find, name, at=("algorithms",)) for name in self._names("algorithms")]
+        stages = [[self._try(find, name, at=("algorithms",)) for name in names] for names in self._stages()]
+        algorithms = [algorithm for stage in stages for algorithm in stage]
         limit = self._whole("max_episode_steps", default=None)
         kwargs = self._env_kwargs()
         tasks = [
@@ -70,8 +71,9 @@ class _Reader:
         jobs = [
             self._job(algorithm, task, seed, settings, varied, kwargs, limit)
             for seed in self._seeds()
+            for stage in stages
             for task in tasks
-            for algorithm in algorithms
+            for algorithm in stage
             for settings, varied in self._settings(algorithm, [one.name for one in algorithms])
         ]
         self._check_names(jobs)
@@ -145,11 +147,18 @@ class _Reader:
         return value
 
     def _names(self, key: str) -> list[str]:
-        value = self._table.get(key)
-        if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
+        value: Any = self._table.get(key)
+        if not _are_names(value):
             given = "it is missing" if value is None else f"got {value!r}"
             self._refuse(f"{key} must be a list of at least one name; {given}.", key)
         return value
+
+    def _stages(self) -> list[list[str]]:
+        """Return the names of algorithms in groups, each of which goes through all tasks before the next."""
+        value = self._table.get("algorithms")
+        if isinstance(value, list) and value and all(map(_are_names, value)):
+            return value
+        return [self._names("algorithms")]
 
     def _seeds(self) -> list[int]:
         value = self._table.get("seeds", 1)
@@ -247,3 +256,7 @@ def _in_a_name(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return "+".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(name, str) for name in value)

@@ -1,0 +1,23 @@
+"""The champion of a finished run: measured over fresh episodes, and saved as a small file to act with."""
+
+import json
+from pathlib import Path
+
+from arac.files import write_durably
+from arac.sweeps.keeping import measured_at
+from arac.systems import load
+
+
+def measure(folder: Path, episodes: int) -> None:
+    """Write champion.json: the champion's returns over fresh episodes, because the best of several flatters."""
+    path = folder / "champion.json"
+    agent = load(folder)
+    if measured_at(path) != agent.state.env_steps:
+        returns = agent.evaluate(episodes).returns.tolist()
+        found = {"env_steps": agent.state.env_steps, "member": agent.state.champion, "returns": returns}
+        write_durably(path, (json.dumps(found) + "\n").encode())
+
+
+def save(folder: Path) -> None:
+    """Write champion.safetensors: the champion's policy alone."""
+    load(folder).save(folder / "champion.safetensors", only="champion")
