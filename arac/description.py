@@ -14,7 +14,7 @@ from arac.policies.custom import CustomPolicy
 from arac.presets import configured
 
 # Values of settings before they existed, where these are not today's defaults: for runs and agents of then.
-_BEFORE: dict[str, Any] = {"ar_divergence": "kl", "ar_from": "archive"}
+_BEFORE: dict[str, Any] = {"ar_divergence": "kl", "ar_from": "archive", "ar_felt_by": "all"}
 # Settings that no result depends on.
 _WITHOUT_EFFECT = ("workers", "rollouts", "episode_timeout", "checkpoint_interval")
 
@@ -120,12 +120,16 @@ class Description:
 
 def _of_today(settings: dict[str, Any], algorithm: Algorithm, env: EnvSpec) -> dict[str, Any]:
     """Return the settings of a run that an earlier version may have begun, as this version means them."""
-    settings = {**{name: value for name, value in _BEFORE.items() if hasattr(algorithm.config, name)}, **settings}
-    if settings.get("ar_felt_by") is None and "ar_target" in settings:  # it was given per action dimension then
+    per_dimension = "ar_felt_by" not in settings  # how ar_target was given then
+    settings = with_earlier_values(settings, algorithm)
+    if per_dimension and "ar_target" in settings:
         settings["ar_target"] *= env.action_size
-    if hasattr(algorithm.config, "ar_felt_by"):
-        settings.setdefault("ar_felt_by", "all")
     return settings
+
+
+def with_earlier_values(settings: dict[str, Any], algorithm: Algorithm) -> dict[str, Any]:
+    """Return settings with those that did not exist when a run was begun, as the run had them."""
+    return {**{name: value for name, value in _BEFORE.items() if hasattr(algorithm.config, name)}, **settings}
 
 
 def check_seed(seed: Any) -> int:

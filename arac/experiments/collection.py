@@ -14,6 +14,8 @@ import numpy as np
 from jaxtyping import Float
 
 from arac import runs
+from arac.algorithms import find
+from arac.description import with_earlier_values
 from arac.errors import UserError
 from arac.experiments.paper import SYSTEMS
 from arac.files import read_bounded
@@ -182,7 +184,7 @@ def read(folder: Path, name: str) -> Record:
             policy=_policy(table.get("policy")),
             seed=whole(table["seed"]),
             planned=whole(table["steps"]),
-            settings=named(table["config"], "config"),
+            settings=with_earlier_values(named(table["config"], "config"), find(_known(table["algorithm"]))),
             versions={name: str(value) for name, value in named(table.get("versions", {}), "versions").items()},
             rows=rows,
             steps_done=steps_done,

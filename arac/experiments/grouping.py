@@ -137,19 +137,33 @@ def _tasks(records: Iterable[Record]) -> dict[str, str]:
 
 
 def _systems(records: Sequence[Record]) -> dict[str, str]:
-    """Each run's system: the algorithm, with the settings that not all of its runs share as deviations.
+    """Return each run's system: the algorithm, with the settings that not all of its runs share as deviations.
 
-    A setting in which every run of an algorithm departs from its preset in the same way does not set any apart.
+    A setting in which every run of an algorithm departs from its preset in the same way does not set any apart, nor
+    does one about evaluating. The settings of a named preset go by its name.
     """
     labels = {}
     for algorithm in {record.algorithm for record in records}:
-        ours = {record.name: deviations(record) for record in records if record.algorithm == algorithm}
+        ours = {
+            record.name: {name: value for name, value in deviations(record).items() if name not in _EVALUATING}
+            for record in records
+            if record.algorithm == algorithm
+        }
         names = sorted({name for one in ours.values() for name in one})
         telling = [name for name in names if len({json.dumps(one.get(name), default=str) for one in ours.values()}) > 1]
         for name, one in ours.items():
             special = {setting: one[setting] for setting in telling if setting in one}
-            labels[name] = SYSTEMS[algorithm] + (f", {settings_in_words(special)}" if special else "")
+            labels[name] = ", ".join([SYSTEMS[algorithm], *_presets_and_settings(algorithm, special)])
     return labels
+
+
+def _presets_and_settings(algorithm: str, settings: dict[str, Any]) -> list[str]:
+    """Return what names a variant: a preset whose settings are all there, and the rest of them."""
+    presets = ALGORITHMS[algorithm].config.named_presets
+    whole = [name for name, preset in presets.items() if preset and preset.items() <= settings.items()]
+    named = whole[:1]
+    rest = {name: value for name, value in settings.items() if not named or name not in presets[named[0]]}
+    return [*named, *([settings_in_words(rest)] if rest else [])]
 
 
 def _place(group: Group) -> tuple[Any, ...]:

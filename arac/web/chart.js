@@ -217,10 +217,12 @@ function crosshair(host, root, series, options, frame) {
 }
 
 // Rows of {name, color, mark, value, low, high}: a name, a number, and the interval below them; a dash without a value.
+// What comes after a name's first comma stands below it.
 function forest(host, rows, title) {
   const draw = () => {
     host.replaceChildren();
-    const width = Math.max(host.clientWidth, 240), pitch = 46, height = rows.length * pitch + 26;
+    const details = (row) => row.name.split(", ").slice(1).join(", ");
+    const width = Math.max(host.clientWidth, 240), pitch = rows.some(details) ? 60 : 46, height = rows.length * pitch + 26;
     const [x0, x1] = extent(rows.flatMap((row) => [row.value, row.low, row.high]), 0.06);
     const scaleX = (x) => 8 + ((x - x0) / (x1 - x0)) * (width - 16);
     const between = (row) => (row.low === null ? "" : ` [${exact(row.low)}, ${exact(row.high)}]`);
@@ -232,10 +234,10 @@ function forest(host, rows, title) {
       shape("text", { x: Math.min(Math.max(scaleX(tick), 14), width - 14), y: height - 4, "text-anchor": "middle" }, root, short(tick));
     }
     rows.forEach((row, place) => {
-      const y = place * pitch + 32;
-      const figures = value(row), room = Math.floor((width - 8 * figures.length - 16) / 8);
-      shape("text", { x: 0, y: y - 14, class: "strong" }, root, row.name.length > room ? `${row.name.slice(0, room - 1)}…` : row.name);
-      shape("text", { x: width, y: y - 14, "text-anchor": "end" }, root, figures);
+      const y = (place + 1) * pitch - 14, top = place * pitch + 18, room = Math.floor(width / 6.5), below = details(row);
+      shape("text", { x: 0, y: top, class: "strong" }, root, row.name.split(", ")[0]);
+      shape("text", { x: width, y: top, "text-anchor": "end" }, root, value(row));
+      if (below) shape("title", {}, shape("text", { x: 0, y: top + 15, class: "details" }, root, below.length > room ? `${below.slice(0, room - 1)}…` : below), row.name);
       if (row.low !== null) shape("line", { x1: scaleX(row.low), x2: scaleX(row.high), y1: y, y2: y, stroke: row.color, "stroke-width": 5, opacity: 0.4, "stroke-linecap": "round" }, root);
       if (row.value !== null) mark(row.mark, scaleX(row.value), y, 5.5, row.color, root);
     });

@@ -28,7 +28,9 @@ def collect(
     return {
         "window": WINDOW,
         "thresholds": THRESHOLDS.tolist(),
-        "systems": [{"label": system, "mark": looks[system].mark} for system in index],
+        "systems": [
+            {"label": system, "name": system.partition(", ")[0], "mark": looks[system].mark} for system in index
+        ],
         "tasks": [{"name": task, "curves": _curves(study, curves, task, index)} for task in tasks],
         "comparisons": [_comparison(one, index) for one in comparisons],
         "runs": [

@@ -76,7 +76,7 @@ function showComparison() {
   if (!one) { find("scope-note").textContent = "Nothing to compare yet."; return; }
   find("scope-note").textContent = one.note;
   find("iqm-title").textContent = one.tasks > 1 ? "Interquartile mean of normalised scores" : "Interquartile mean of returns";
-  forest(find("iqm"), one.interquartile.map((row) => ({ ...row, name: data.systems[row.system].label + (one.tasks > 1 && row.tasks < one.tasks ? ` (${row.tasks} of ${one.tasks} tasks)` : ""), color: color(row.system), mark: data.systems[row.system].mark })), "Interquartile mean");
+  forest(find("iqm"), one.interquartile.map((row) => ({ ...row, name: data.systems[row.system].label + (one.tasks > 1 && row.tasks < one.tasks ? `, ${row.tasks} of ${one.tasks} tasks` : ""), color: color(row.system), mark: data.systems[row.system].mark })), "Interquartile mean");
   lineChart(find("profile"), one.profile.map((line) => ({ name: data.systems[line.system].label, color: color(line.system), mark: data.systems[line.system].mark, x: data.thresholds, y: line.values })),
     { title: "Performance profile", xLabel: "normalised score", yLabel: "fraction of runs above it", yRange: [0, 1.04], exactX: (x) => `above ${x.toFixed(2)}`, height: Math.max(230, 46 * one.interquartile.length + 26) });
   showImprovement(one);
@@ -89,11 +89,16 @@ function showImprovement(one) {
   const table = element("table", { class: "heat" }, host), ids = one.improvement.map((row) => row.system);
   const head = element("tr", {}, element("thead", {}, table));
   element("td", {}, head).className = "self";
-  for (const id of ids) element("th", { scope: "col" }, head, data.systems[id].label);
+  for (const id of ids) {
+    const column = element("th", { scope: "col", title: data.systems[id].label }, head);
+    element("span", { class: "key", style: `--c:${color(id)}` }, column); column.append(data.systems[id].name);
+  }
   const body = element("tbody", {}, table);
   for (const row of one.improvement) {
     const line = element("tr", {}, body), name = element("th", { scope: "row" }, line);
-    element("span", { class: "key", style: `--c:${color(row.system)}` }, name); name.append(data.systems[row.system].label);
+    element("span", { class: "key", style: `--c:${color(row.system)}` }, name); name.append(data.systems[row.system].name);
+    const settings = data.systems[row.system].label.slice(data.systems[row.system].name.length + 2);
+    if (settings) element("small", {}, name, settings);
     for (const id of ids) {
       const cell = row.over[id];
       if (!cell) { element("td", { class: "self" }, line, id === row.system ? "" : "no task in common"); continue; }

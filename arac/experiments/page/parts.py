@@ -122,7 +122,13 @@ def _line(line: Line, system: int, best: bool, sentences: Sequence[str]) -> str:
         f"<td>{value}{f'<small>{between}</small>' if between else ''}</td>",
         f"<td>{seeds}</td>", f"<td>{words.ends(line)}</td>",
     )  # fmt: skip
-    return f"<tr><th scope='row'>{_key(system)}{escape(line.system)}</th>{''.join(cells)}</tr>"
+    return f"<tr><th scope='row'>{_named(line.system, system)}</th>{''.join(cells)}</tr>"
+
+
+def _named(system: str, number: int) -> str:
+    """A system with its colour, and on a line of its own what sets it apart."""
+    name, _, settings = system.partition(", ")
+    return f"{_key(number)}{escape(name)}{f'<small>{escape(settings)}</small>' if settings else ''}"
 
 
 def _run(group: Group, record: Record, system: int, shared: set[tuple[str, str]]) -> str:
@@ -130,7 +136,7 @@ def _run(group: Group, record: Record, system: int, shared: set[tuple[str, str]]
     done = f"max='{max(record.planned, 1)}' value='{min(record.steps_done, record.planned)}'"
     cells = (
         f"<td class='name'>{escape(group.task)}</td>",
-        f"<td class='name'>{_key(system)}{escape(group.system)}</td>", f"<td>{record.seed}</td>",
+        f"<td class='name'>{_named(group.system, system)}</td>", f"<td>{record.seed}</td>",
         f"<td>{record.steps_done:,} of {record.planned:,}<small><progress {done} aria-label='Steps done'></progress>"
         "</small></td>",
         f"<td>{len(record.rows)}</td>", f"<td>{'-' if record.seconds is None else clock(record.seconds)}</td>",
