@@ -116,6 +116,21 @@ def test_groups_of_algorithms_go_through_all_tasks_one_after_the_other(read):
     assert [(job.seed, job.env, job.algorithm) for job in jobs] == expected
 
 
+def test_presets_can_be_compared_and_overridden(read):
+    text = 'algorithms = ["erl", "cerl"]\ntasks = ["Hopper"]\n[settings]\nreset_scale = 0.5\n[grid]\npreset = '
+    jobs = read(text + '["published", "public-code"]\n').jobs
+    assert [job.name for job in jobs] == [
+        f"Hopper-v5-{algorithm}-preset={preset}-seed0"
+        for algorithm in ("erl", "cerl")
+        for preset in ("published", "public-code")
+    ]
+    assert [job.settings["mutation_share"] for job in jobs] == ["fixed", "random"] * 2
+    assert {job.settings["reset_scale"] for job in jobs} == {0.5}
+    assert not any("preset" in job.settings for job in jobs)
+    with pytest.raises(UserError, match=r"line 6: preset must be one of paper, .*public-code for .*, got 'best'"):
+        read(text + '["best"]\n')
+
+
 def test_the_campaign_begins_with_arac_and_sac_and_has_the_papers_steps():
     jobs = specs.read(Path(__file__).parents[1] / "results" / "campaign" / "sweep.toml").jobs
     assert len(jobs) == 8 * 7 * 5

@@ -90,7 +90,7 @@ class _Reader:
         limit: int | None,
     ) -> Job:
         steps = self._whole("steps", default=None) or presets.default_steps(task.id)
-        system = "-".join([algorithm.name, *(f"{name}={_in_a_name(settings[name])}" for name in varied)])
+        system = "-".join([algorithm.name, *varied])
         name = run_name(task.id, system, seed)
         if len(name) > _LONGEST_NAME:
             self._refuse(f"a run would have a name of {len(name)} letters, {name[:40]}…; vary fewer settings.", "grid")
@@ -109,14 +109,14 @@ class _Reader:
                 yield part, name
 
     def _settings(self, algorithm: Algorithm, chosen: list[str]) -> Iterator[tuple[dict[str, Any], tuple[str, ...]]]:
-        """Every combination of settings of an algorithm, and the names of those that vary."""
+        """Every combination of settings of an algorithm, and those that vary as parts of a run's name."""
         for part in ("settings", "grid"):
             for key, value in self._sub_table(part).items():
                 if isinstance(value, dict) and key not in chosen:
                     why = "is not among the algorithms" if key in ALGORITHMS else "is no algorithm"
                     self._refuse(f"[{part}.{key}] is for an algorithm, and {key} {why}.", part, key)
         fixed, grid = self._for("settings", algorithm.name), self._for("grid", algorithm.name)
-        known = [one.name for one in fields(algorithm.config)]
+        known = ["preset", *(one.name for one in fields(algorithm.config))]
         for part, name in self._given(algorithm):
             path = part, *_path(self._table[part], name, algorithm.name)
             if name not in known:
@@ -131,8 +131,19 @@ class _Reader:
             if part == "grid" and name in fixed:
                 self._refuse(f"{name} stands in settings and in grid; leave one of them out.", *path)
         for values in product(*grid.values()):
-            varied = dict(zip(grid, values, strict=True))
-            yield {name: _as_setting(value) for name, value in {**fixed, **varied}.items()}, tuple(grid)
+            given = {**fixed, **dict(zip(grid, values, strict=True))}
+            named = tuple(f"{name}={_in_a_name(_as_setting(given[name]))}" for name in grid)
+            preset = self._preset(algorithm, given.pop("preset", "paper"))
+            yield {name: _as_setting(value) for name, value in {**preset, **given}.items()}, named
+
+    def _preset(self, algorithm: Algorithm, name: Any) -> dict[str, Any]:
+        """Return the settings of a preset beside those for the task, which every run has."""
+        offered = {"paper": {}, **algorithm.config.named_presets}
+        if name not in offered:
+            part = "grid" if "preset" in self._for("grid", algorithm.name) else "settings"
+            path = part, *_path(self._table[part], "preset", algorithm.name)
+            self._refuse(f"preset must be one of {', '.join(offered)} for {algorithm.title}, got {name!r}.", *path)
+        return offered[name]
 
     def _for(self, part: str, algorithm: str) -> dict[str, Any]:
         """What a table has for all algorithms and for this one."""
