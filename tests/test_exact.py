@@ -12,7 +12,7 @@ from run_folders import assert_same_run
 import arac
 from arac import checkpoint, manifest
 from arac.algorithms import sac
-from arac.config import ARACConfig
+from arac.config import ARACConfig, CERLConfig, ERLConfig
 from arac.replay import sample
 from arac.systems import AGENTS
 
@@ -85,18 +85,25 @@ def test_stopped_after_any_generation_and_resumed_is_like_never_stopped(name, re
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("name", "settings"),
     [
-        {**ARACConfig.named_presets["paper-letter"], "noise_hold": 8},
-        pytest.param({"ar_from": "members", "ar_coefficient": 2.0, "ar_base": "gaussian"}, marks=pytest.mark.slow),
-        pytest.param({"ar_from": "archive", "ar_base": "shared", "strategy": "reactive"}, marks=pytest.mark.slow),
-        pytest.param({"ar_felt_by": "all", "ar_target": 1.0}, marks=pytest.mark.slow),
+        ("arac", {**ARACConfig.named_presets["paper-letter"], "noise_hold": 8}),
+        *(
+            pytest.param(name, settings, marks=pytest.mark.slow)
+            for name, settings in (
+                ("arac", {"ar_from": "members", "ar_coefficient": 2.0, "ar_base": "gaussian"}),
+                ("arac", {"ar_from": "archive", "ar_base": "shared", "strategy": "reactive"}),
+                ("arac", {"ar_felt_by": "all", "ar_target": 1.0}),
+                ("erl", ERLConfig.named_presets["public-code"]),
+                ("cerl", CERLConfig.named_presets["public-code"]),
+            )
+        ),
     ],
 )
-def test_every_kind_of_attraction_and_repulsion_resumes_exactly(settings, tmp_path):
-    agent = trained("arac", tmp_path / "whole", **settings)
+def test_other_settings_resume_exactly(name, settings, tmp_path):
+    agent = trained(name, tmp_path / "whole", **settings)
     half = agent.state.generation // 2
-    trained("arac", tmp_path / "run", callback=lambda agent, _: agent.state.generation < half, **settings)
+    trained(name, tmp_path / "run", callback=lambda agent, _: agent.state.generation < half, **settings)
     assert_same(agent, resumed(tmp_path / "run"), tmp_path / "whole", tmp_path / "run")
 
 
