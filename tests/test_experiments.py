@@ -66,7 +66,10 @@ def test_the_deceptive_experiment_has_a_table_numbers_and_a_picture(reproduced):
         assert f"| DeceptivePoint | {run['system']} | {int(run['found'])} of 1 |" in table
 
 
-@pytest.mark.parametrize("words", [["nothing"], ["deceptive", "--seeds", "0"], ["deceptive", "--steps", "-1"]])
+MISTAKES = ["nothing", "deceptive --seeds 0", "deceptive --steps -1", "deceptive --show", "didactic --show"]
+
+
+@pytest.mark.parametrize("words", [mistake.split() for mistake in MISTAKES])
 def test_a_mistake_is_one_sentence(words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["reproduce", *words]) == 2

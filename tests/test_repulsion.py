@@ -101,7 +101,8 @@ def test_table_numbers_and_picture(tmp_path, monkeypatch):
 
 def test_a_run_is_measured_once_and_gives_the_same_numbers_again(tmp_path, monkeypatch):
     monkeypatch.setattr(repulsion, "STATES", 4)
-    job = replace(repulsion.plan(SIZE)[1], seed=1)  # of another seed than 0 no actions are drawn
+    job = repulsion.plan(replace(SIZE, seeds=2))[3]  # of another seed than 0 no actions are drawn
+    assert job.name == "InvertedPendulum-v5-default-seed1"
     folder = train([job], tmp_path) / job.name
     repulsion.measure(folder)
     first = (folder / "outcome.json").read_bytes()
@@ -116,6 +117,10 @@ def test_a_run_is_measured_once_and_gives_the_same_numbers_again(tmp_path, monke
     (folder / "outcome.json").unlink()
     repulsion.measure(folder)
     assert (folder / "outcome.json").read_bytes() == first
+    table = repulsion.show(replace(SIZE, seeds=2), tmp_path, tmp_path / "out")
+    assert "**Not complete: 1 of 5 runs are finished.**" in table
+    assert "| InvertedPendulum-v5 | default |" in table
+    assert "lambda 0 |" not in table.splitlines()[2]
 
 
 def test_the_papers_letter_has_one_seed_and_the_others_all():

@@ -43,6 +43,8 @@ class ReproduceArgs:
     """At the paper's scale, but for the flags above. How long that takes is said first, and asked."""
     yes: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Do not ask."""
+    show: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Train nothing: make the tables and pictures of the runs that are finished so far."""
     runs: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
     """Where the run folders are; by default below runs/, named after the experiment."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
@@ -114,21 +116,25 @@ def reproduce(argv: list[str]) -> None:
         if value is not None and value < 1:
             raise UserError(f"{name} must be at least 1, got {value}.")
     planned = experiment.plan(size)
+    if args.show and not planned:
+        raise UserError(f"{args.experiment} has no runs that could be finished; leave out --show.")
     engine = choose(args.engine, jobs=args.jobs, address=args.address)
     folder = args.runs or Path("runs") / args.experiment
     out = args.out or folder
     kept = out / "runs" if args.out and experiment.measure else None
-    jobs = missing(planned, kept, experiment.measured)
+    jobs = [] if args.show else missing(planned, kept, experiment.measured)
     check(jobs, folder)
     keep_between_runs()
-    if args.full:
+    if args.full and not args.show:
         _ask(jobs, folder, engine, args.yes)
-    make(out)
+    if not args.show:
+        make(out)
     try:
         failure = _carry_out(experiment, jobs, folder, kept, engine)
-        if failure is not None and kept is not None and not kept.exists():
-            raise failure  # there is nothing to show
-        said = experiment.show(size, kept or folder, out)
+        try:
+            said = experiment.show(size, kept or folder, out)
+        except UserError as nothing_to_show:
+            raise failure or nothing_to_show from None
     except KeyboardInterrupt as stop:
         say_stopped(stop, ["reproduce", *argv], kept=bool(planned))
         raise
@@ -143,7 +149,7 @@ def _carry_out(
     """Carry out the runs; measure and keep each once it is finished.
 
     Returns:
-        How some runs failed, if they did and the experiment can be shown without them.
+        How some runs failed, if they did.
     """
     from arac.sweeps.carrying_out import carry_out
     from arac.sweeps.keeping import keep
@@ -158,8 +164,6 @@ def _carry_out(
         if jobs:
             carry_out(jobs, folder, engine, on_finish=on_finish)
     except EnvironmentFailure as error:
-        if not experiment.shows_part:
-            raise
         return error
     return None
 

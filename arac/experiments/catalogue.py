@@ -22,7 +22,6 @@ class Experiment:
     measure: Callable[[Path], None] | None = None  # writes into a finished run's folder what is shown of its agents
     measured: str = "outcome.json"  # the file that it writes
     files: tuple[str, ...] = FILES  # what is kept of a run
-    shows_part: bool = False  # whether it can be shown although some runs failed
 
 
 EXPERIMENTS = {
@@ -43,7 +42,6 @@ EXPERIMENTS = {
         full=Size(seeds=5, steps=None, envs=("Ant-v5", "Humanoid-v5", "HalfCheetah-v5")),
         measure=grid.judge_again,
         measured="champion.json",
-        shows_part=True,
     ),
     "curves": Experiment(
         grid.plan,
@@ -52,7 +50,6 @@ EXPERIMENTS = {
         full=Size(seeds=5, steps=None, envs=grid.PAPER_ENVS, algos=("arac", "cem_td3", "cerl", "erl")),
         measure=grid.judge_again,
         measured="champion.json",
-        shows_part=True,
     ),
     "table": Experiment(
         grid.plan,
@@ -61,7 +58,6 @@ EXPERIMENTS = {
         full=Size(seeds=5, steps=None, envs=grid.PAPER_ENVS, algos=tuple(ALGORITHMS)),
         measure=grid.judge_again,
         measured="champion.json",
-        shows_part=True,
     ),
     "deceptive": Experiment(
         deceptive.plan,

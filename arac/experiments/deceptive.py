@@ -15,7 +15,7 @@ from arac.envs import traps
 from arac.envs.deceptive import DeceptivePoint, PointMaze
 from arac.envs.tasks import full_name
 from arac.errors import UserError
-from arac.experiments.outputs import write
+from arac.experiments.outputs import so_far, write
 from arac.experiments.planning import Size, planned, slug
 from arac.experiments.playing import play_each
 from arac.files import write_durably
@@ -23,7 +23,7 @@ from arac.plotting import pyplot
 from arac.rollout.episode import Episode
 from arac.runs import versions
 from arac.sweeps.jobs import Job, run_name
-from arac.sweeps.keeping import measured_at
+from arac.sweeps.keeping import measured_at, only_measured
 from arac.systems import load
 
 Box = tuple[float, float, float, float]  # left, bottom, right, top
@@ -151,16 +151,18 @@ def plan(size: Size) -> list[Job]:
 
 
 def show(size: Size, parent: Path, out: Path) -> str:
-    """Write table, numbers and pictures of finished runs into `out`, and return the table."""
-    outcomes = [
-        outcome(env, system, seed, parent / run_name(env, slug(system), seed))
+    """Write table, numbers and pictures of the finished runs into `out`, and return the table."""
+    kinds = {
+        run_name(env, slug(system), seed): (env, system, seed)
         for env in size.envs
         for seed in range(size.seeds)
         for system in systems(size)
-    ]
-    table = as_table(outcomes, size)
+    }
+    finished = only_measured(list(kinds), parent, "outcome.json")
+    outcomes = [outcome(*kinds[name], parent / name) for name in finished]
+    table = as_table(outcomes, size) + so_far(len(finished), len(kinds))
     write(out, "deceptive", table, as_numbers(outcomes, size))
-    for env in size.envs:
+    for env in dict.fromkeys(outcome.env for outcome in outcomes):
         draw([outcome for outcome in outcomes if outcome.env == env], out / f"{env}.png")
     return table
 
@@ -221,8 +223,9 @@ def as_table(outcomes: Sequence[Outcome], size: Size) -> str:
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for env in dict.fromkeys(outcome.env for outcome in outcomes):
-        for system in dict.fromkeys(outcome.system for outcome in outcomes):
-            ours = [outcome for outcome in outcomes if (outcome.env, outcome.system) == (env, system)]
+        of_env = [outcome for outcome in outcomes if outcome.env == env]
+        for system in dict.fromkeys(outcome.system for outcome in of_env):
+            ours = [outcome for outcome in of_env if outcome.system == system]
             found = sum(outcome.found for outcome in ours)
             low, high = binomtest(found, len(ours)).proportion_ci(method="wilson")
             mean = np.mean([outcome.score for outcome in ours])

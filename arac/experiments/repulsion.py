@@ -22,7 +22,7 @@ from arac.config import ARACConfig
 from arac.diversity import mean_kl, pairwise_kl
 from arac.errors import UserError
 from arac.experiments import repulsion_figures
-from arac.experiments.outputs import write
+from arac.experiments.outputs import so_far, write
 from arac.experiments.planning import Size, planned, slug
 from arac.experiments.playing import play_each
 from arac.experiments.statistics import improvement_interval
@@ -32,7 +32,7 @@ from arac.metrics import read_evaluations
 from arac.population import take
 from arac.runs import versions
 from arac.sweeps.jobs import Job, run_name
-from arac.sweeps.keeping import measured_at
+from arac.sweeps.keeping import measured_at, only_measured
 from arac.systems import load
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -126,13 +126,14 @@ def _kinds(size: Size) -> list[tuple[str, str, int]]:
 
 
 def show(size: Size, parent: Path, out: Path) -> str:
-    """Write table, numbers and pictures of finished runs into `out`, and return the table."""
-    outcomes = [
-        outcome(env, variant, seed, parent / run_name(env, slug(variant), seed)) for env, variant, seed in _kinds(size)
-    ]
-    table = as_table(outcomes)
+    """Write table, numbers and pictures of the finished runs into `out`, and return the table."""
+    kinds = {run_name(env, slug(variant), seed): (env, variant, seed) for env, variant, seed in _kinds(size)}
+    finished = only_measured(list(kinds), parent, "outcome.json")
+    outcomes = [outcome(*kinds[name], parent / name) for name in finished]
+    table = as_table(outcomes) + so_far(len(finished), len(kinds))
     write(out, "repulsion", table, as_numbers(outcomes, size))
-    repulsion_figures.draw([outcome for outcome in outcomes if outcome.seed == 0], out / "repulsion.png")
+    if first := [outcome for outcome in outcomes if outcome.seed == 0]:
+        repulsion_figures.draw(first, out / "repulsion.png")
     repulsion_figures.draw_courses(outcomes, out / "repulsion-over-time.png")
     return table
 

@@ -56,6 +56,18 @@ def missing(jobs: Sequence[Job], parent: Path | None, measured: str | None = Non
     return [job for job in jobs if parent is None or not _is_kept(job, parent / job.name, measured)]
 
 
+def only_measured(names: Sequence[str], parent: Path, measured: str) -> list[str]:
+    """Return the names of the runs below `parent` that are finished and measured.
+
+    Raises:
+        UserError: if there are none.
+    """
+    found = [name for name in names if measured_at(parent / name / measured) is not None]
+    if not found:
+        raise UserError(f"No run in {parent} is finished yet; leave out --show to train.")
+    return found
+
+
 def _is_kept(job: Job, kept: Path, measured: str | None) -> bool:
     if not (kept / FILES[-1]).exists():
         return False
