@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from arac import envs as envs  # makes our tasks known to Gymnasium
 
 if TYPE_CHECKING:
-    from arac.agent import Agent, Score
+    from arac.agents.agent import Agent, Score
+    from arac.agents.classes import ARAC, CEMTD3, CERL, ERL, SAC, SACNF, TD3, load, resume
     from arac.errors import EnvironmentFailure, StorageFailure, UserError
     from arac.sweeps import sweep
-    from arac.systems import ARAC, CEMTD3, CERL, ERL, SAC, SACNF, TD3, load, resume
 
 __version__ = version("arac-rl")
 
@@ -32,7 +32,7 @@ __all__ = [
     "sweep",
 ]
 _MODULES = {
-    **dict.fromkeys(("Agent", "Score"), "arac.agent"),
+    **dict.fromkeys(("Agent", "Score"), "arac.agents.agent"),
     **dict.fromkeys(("EnvironmentFailure", "StorageFailure", "UserError"), "arac.errors"),
     "sweep": "arac.sweeps",
 }
@@ -42,7 +42,7 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: worker processes need none of them and start sooner."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_MODULES.get(name, "arac.systems")), name)
+    value = getattr(import_module(_MODULES.get(name, "arac.agents.classes")), name)
     globals()[name] = value
     return value
 

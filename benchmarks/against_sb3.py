@@ -69,7 +69,7 @@ def train(name: str) -> tuple[str, list[float]]:
 
 
 def ours(system: str, seed: int, steps: int) -> list[float]:
-    from arac.systems import AGENTS
+    from arac.agents.classes import AGENTS
 
     agent = AGENTS[system](
         ENV, seed=seed, warmup_steps=WARMUP, batch_size=BATCH, learning_rate=RATE, hidden_size=HIDDEN,

@@ -15,9 +15,10 @@ import sys
 import time
 from pathlib import Path
 
-from arac import __version__, metrics
-from arac.processes import cores
-from arac.timings import timings, wall_clock
+from arac import __version__
+from arac.storage import metrics
+from arac.storage.timings import timings, wall_clock
+from arac.utils.processes import cores
 
 ROOT = Path(__file__).parents[1]
 

@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from arac import ARAC, checkpoint
+from arac import ARAC
 from arac.bench.machine import processor, random_episode
-from arac.files import seal
-from arac.metrics import DETERMINISTIC_FILES
-from arac.replay import ReplayBuffer
+from arac.replay.buffer import ReplayBuffer
+from arac.storage import checkpoint
+from arac.storage.metrics import DETERMINISTIC_FILES
+from arac.utils.atomic_io import seal
 
 SIZES = (50_000, 100_000, 500_000, 1_000_000)
 INTERVAL = 10_000  # the default of checkpoint_interval

@@ -24,13 +24,13 @@ from arac import ARAC, sweep
 from arac.bench.machine import processor
 from arac.experiments.catalogue import EXPERIMENTS
 from arac.experiments.forecast import trials
-from arac.progress import Progress
-from arac.rollout.cluster import RayPool
-from arac.rollout.local import LocalPool
+from arac.rollout.local_pool import LocalPool
+from arac.rollout.ray_pool import RayPool
 from arac.rollout.rollouts import Pool, Rollouts
+from arac.storage.timings import pace
 from arac.sweeps import spec as specs
-from arac.sweeps.ledger import FILE, Ledger, together
-from arac.timings import pace
+from arac.sweeps.status import FILE, Ledger, together
+from arac.utils.progress import Progress
 
 SHORT: dict[str, Any] = {
     "algorithms": ["sac"],

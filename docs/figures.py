@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from arac import plotting
-from arac.archive import Archive, betas, two_means
-from arac.losses import Felt, attraction_repulsion_loss
-from arac.policies import FlowPolicy, gaussian
-from arac.policies import flows as radial
-from arac.policies.flow_policy import pre_tanh_log_prob
-from arac.policies.flows import RadialFlow
-from arac.policies.gaussian import Gaussian
+from arac.learning.losses import Felt, attraction_repulsion_loss
+from arac.models.policies import FlowPolicy, gaussian
+from arac.models.policies import radial_flow as radial
+from arac.models.policies.flow_policy import pre_tanh_log_prob
+from arac.models.policies.gaussian import Gaussian
+from arac.models.policies.radial_flow import RadialFlow
+from arac.population.archive import Archive, betas, two_means
+from arac.utils import plotting
 
 LOW, HIGH, PLAIN = "#d1711f", "#2b6cb0", "#9aa0a6"
 EDGE = 2.6  # of the plane that is drawn

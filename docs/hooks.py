@@ -9,8 +9,8 @@ from pathlib import Path
 import griffe
 from mkdocs.structure.files import File
 
-from arac.algorithms import ALGORITHMS
-from arac.config import Config
+from arac.algorithms.config import Config
+from arac.algorithms.registry import ALGORITHMS
 
 ROOT = Path(__file__).parents[1]
 OUTSIDE = re.compile(r"(!?)\[([^\]]*)\]\(\.\./([^)#]+)\)")
@@ -57,8 +57,8 @@ def settings(name):
 
 
 def preset_table(name):
-    """The rows of a file below arac/presets."""
-    rows = tomllib.loads((ROOT / "arac" / "presets" / f"{name}.toml").read_text())
+    """The rows of a file below arac/algorithms/presets."""
+    rows = tomllib.loads((ROOT / "arac" / "algorithms" / "presets" / f"{name}.toml").read_text())
     columns = list(next(iter(rows.values())))
     lines = [(f"`{task}`", *(_shown(row[column]).strip('"') for column in columns)) for task, row in rows.items()]
     return _table(("task", *(f"`{column}`" for column in columns)), lines)
@@ -79,7 +79,7 @@ def _help(kind, name):
 
 @cache
 def _config_module():
-    return griffe.load("arac.config", search_paths=[str(ROOT)])
+    return griffe.load("arac.algorithms.config", search_paths=[str(ROOT)])
 
 
 def _table(head, rows):

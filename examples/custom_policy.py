@@ -13,7 +13,7 @@ import scipy.special
 from jax.scipy.special import log_ndtr
 
 from arac import ARAC
-from arac.networks import MLP, namespace
+from arac.models.mlp import MLP, namespace
 
 
 @jax.tree_util.register_dataclass

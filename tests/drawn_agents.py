@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from arac import envs
-from arac.description import Description
-from arac.systems import AGENTS
+from arac.agents.classes import AGENTS
+from arac.storage.run_spec import Description
 
 
 def drawn(name: str, env_id: str = "InvertedPendulum-v5", **env_settings):

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import tomli_w
 
-from arac import trees
-from arac.algorithms import ALGORITHMS
-from arac.experiments import gaps, report, summary
-from arac.experiments.collection import collect
-from arac.experiments.grouping import group
-from arac.presets import configured
+from arac.algorithms.presets import configured
+from arac.algorithms.registry import ALGORITHMS
+from arac.analysis import caveats, report, summary
+from arac.analysis.grouping import group
+from arac.analysis.run_records import collect
+from arac.storage import pytree_io
 
 REAL = Path(__file__).parents[1] / "results" / "learning"
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
@@ -65,7 +65,7 @@ def line_of(folder, system="ARAC"):
 
 def said(folder, kind):
     found = collect([folder])
-    return [one.text for one in gaps.remarks(group(found.records), found.broken) if one.kind == kind]
+    return [one.text for one in caveats.remarks(group(found.records), found.broken) if one.kind == kind]
 
 
 def written(folder, *others):
@@ -79,7 +79,7 @@ def data_of(text):
 
 def assert_same_run(agent, other, folder, other_folder):
     """All that was learned and all rows of two runs."""
-    first, second = trees.to_arrays(agent.state), trees.to_arrays(other.state)
+    first, second = pytree_io.to_arrays(agent.state), pytree_io.to_arrays(other.state)
     assert first.keys() == second.keys()
     for name, array in first.items():
         np.testing.assert_array_equal(array, second[name], err_msg=name)

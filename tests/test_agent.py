@@ -6,10 +6,10 @@ import pytest
 from helpers import SMALL
 
 import arac
-from arac import agent_file, runs, trees
-from arac.population import take
-from arac.progress import Progress
-from arac.systems import AGENTS
+from arac.agents.classes import AGENTS
+from arac.models.stacked import take
+from arac.storage import agent_file, pytree_io, run_folder
+from arac.utils.progress import Progress
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_an_agent_shows_itself(agent):
 def test_steps_may_be_a_float_that_is_whole(tmp_path):
     agent = arac.SAC("InvertedPendulum-v5", **SMALL)
     agent.learn(1e2, run_dir=tmp_path / "run")
-    assert runs.read_config(tmp_path / "run")["steps"] == 100
+    assert run_folder.read_config(tmp_path / "run")["steps"] == 100
     for steps in (0, 1.5, -3, True, "many", float("nan")):
         with pytest.raises(arac.UserError, match="total_steps must be a whole number of at least 1, got"):
             agent.learn(steps)
@@ -89,7 +89,7 @@ def test_saved_and_loaded_is_the_same_agent(kind, tmp_path):
     for second in (kind.load(tmp_path / "agent.safetensors"), arac.load(tmp_path / "agent.safetensors")):
         assert type(second) is kind
         assert second.config == first.config
-        arrays, others = trees.to_arrays(first.state), trees.to_arrays(second.state)
+        arrays, others = pytree_io.to_arrays(first.state), pytree_io.to_arrays(second.state)
         assert arrays.keys() == others.keys()
         for name, array in arrays.items():
             np.testing.assert_array_equal(array, others[name])

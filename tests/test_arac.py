@@ -9,14 +9,14 @@ import pytest
 
 from arac import envs
 from arac.algorithms import arac, sac
-from arac.algorithms.shared import Context, init_replay
-from arac.config import ARACConfig, SACConfig
-from arac.losses import Divergences
-from arac.metrics import evaluation_row
-from arac.population import take
-from arac.progress import Progress
+from arac.algorithms.base import Context, init_replay
+from arac.algorithms.config import ARACConfig, SACConfig
+from arac.learning.losses import Divergences
+from arac.learning.sac_updates import COEFFICIENT_STEP, ActorMetrics, ForceMetrics
+from arac.models.stacked import take
 from arac.rollout.episode import Episode
-from arac.updates import COEFFICIENT_STEP, ActorMetrics, ForceMetrics
+from arac.storage.metrics import evaluation_row
+from arac.utils.progress import Progress
 
 ENV = envs.check("InvertedPendulum-v5")
 SMALL = {"hidden_size": 16, "batch_size": 16, "replay_capacity": 10_000, "warmup_steps": 0, "eval_episodes": 1}

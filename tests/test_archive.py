@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from arac.archive import Archive, betas, two_means
-from arac.policies import FlowPolicy
-from arac.population import stack, take
+from arac.models.policies import FlowPolicy
+from arac.models.stacked import stack, take
+from arac.population.archive import Archive, betas, two_means
 
 ONE = FlowPolicy.init(jax.random.key(0), 2, 1, hidden=(3,), flows=1, sigma=0.4)
 

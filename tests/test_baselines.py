@@ -5,16 +5,18 @@ import numpy as np
 import pytest
 
 import arac
-from arac import progress, streams, td3_updates
 from arac.algorithms import cem_td3, cerl, erl, td3
+from arac.algorithms.presets import configured
 from arac.cli import main
-from arac.description import Description
 from arac.envs import check
 from arac.errors import UserError
-from arac.evolution import allocate, ucb_scores
-from arac.population import members, take
-from arac.presets import configured
+from arac.learning import td3_updates
+from arac.models.stacked import members, take
+from arac.population.evolution import allocate, ucb_scores
 from arac.rollout.rollouts import Rollouts
+from arac.storage.run_spec import Description
+from arac.utils import progress
+from arac.utils.rng import stream_key, stream_rng
 
 SMALL = {"hidden_size": 16, "batch_size": 16, "eval_interval": 0, "eval_episodes": 1, "workers": 0}
 SMALL |= {"replay_capacity": 10_000, "warmup_steps": 40}
@@ -109,11 +111,11 @@ def test_cem_td3_teaches_the_first_half_only():
             return super().judge(population, generation, episodes)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("arac.agent.Rollouts", Judge)
+        patch.setattr("arac.agents.agent.Rollouts", Judge)
         agent, states = trained(arac.CEMTD3, generations=3)
-    from arac.evolution import ask
+    from arac.population.evolution import ask
 
-    drawn = ask(states[2].distribution, streams.key(1, "candidates", 2), 10)
+    drawn = ask(states[2].distribution, stream_key(1, "candidates", 2), 10)
     for number in range(10):
         assert is_among(take(drawn, number), seen[2]) == (number >= 5)
     assert agent.config.gradient_actors == 5
@@ -215,7 +217,7 @@ def test_cerl_shares_out_its_episodes_by_upper_confidence_bounds(monkeypatch):
         expected = np.array([values[learner] for learner in range(4)])
         np.testing.assert_allclose(after.values, expected)
         np.testing.assert_array_equal(after.visits, visits)
-        rng = streams.rng(1, "allocation", generation)
+        rng = stream_rng(1, "allocation", generation)
         np.testing.assert_array_equal(after.allocation, allocate(ucb_scores(expected, visits, 0.9), 10, rng))
     assert visits.sum() == 50
 
@@ -286,7 +288,7 @@ def test_td3_learns_one_mini_batch_per_step_after_the_warm_up(monkeypatch):
 ])  # fmt: skip
 def test_the_originals_settings_are_the_defaults(module, expected):
     name = module.__name__.rsplit(".", maxsplit=1)[-1]
-    kind = arac.systems.AGENTS[name].algorithm.config
+    kind = arac.agents.classes.AGENTS[name].algorithm.config
     fixed = module.rules(kind())
     assert isinstance(fixed, td3_updates.Rules)
     assert {key: getattr(fixed, key) for key in expected} == expected

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from arac import bench, compiling
+from arac import bench
 from arac.bench.picture import draw
 from arac.bench.products import Product, products_loop, products_of
 from arac.bench.profile import NAMES, parts_of, watched
@@ -17,6 +17,7 @@ from arac.bench.turns import ours, processes_by_turns
 from arac.bench.updates import cases_of
 from arac.cli import main
 from arac.errors import EnvironmentFailure
+from arac.learning import jit
 
 
 def test_products_are_counted_once_and_only_where_they_are_needed():
@@ -66,7 +67,7 @@ def test_an_operation_belongs_to_the_function_that_it_comes_from():
 
 def test_operations_are_watched_as_often_as_they_run():
     weight = jnp.full((64, 64), 0.01)
-    loop = compiling.compiled(lambda n, x: jax.lax.fori_loop(0, n, lambda _, x: jnp.tanh(x @ weight), x), static=())
+    loop = jit.compiled(lambda n, x: jax.lax.fori_loop(0, n, lambda _, x: jnp.tanh(x @ weight), x), static=())
     start = jnp.ones((64, 64))
     jax.block_until_ready(loop(1, start))
     parts = parts_of(loop.lower(1, start).compile().as_text())
@@ -148,21 +149,21 @@ def test_a_mistake_is_one_sentence(words, said, tmp_path, monkeypatch, capsys):
 def test_what_is_compiled_is_kept_where_the_user_wants_it(tmp_path, monkeypatch):
     set_ = {}
     monkeypatch.setattr(jax.config, "update", lambda name, value: set_.update({name: value}))
-    compiling.keep_between_runs()
+    jit.keep_between_runs()
     assert set_ == {}, "a folder that is set already stays"
     monkeypatch.setattr(type(jax.config), "jax_compilation_cache_dir", None, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    compiling.keep_between_runs()
+    jit.keep_between_runs()
     folder = set_["jax_compilation_cache_dir"]
     assert folder.startswith(str(tmp_path / "arac" / "compiled-"))
     set_.clear()
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    compiling.keep_between_runs()
+    jit.keep_between_runs()
     assert set_ == {}, "without a folder it goes on without one"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setattr(Path, "home", raising(RuntimeError("Could not determine home directory.")))
-    compiling.keep_between_runs()
+    jit.keep_between_runs()
     assert set_ == {}, "nor does it need a home"
 
 
@@ -174,9 +175,9 @@ def raising(error):
 
 
 def test_an_option_that_xla_does_not_know_is_left_out(monkeypatch):
-    compiling._known_options.cache_clear()
-    monkeypatch.setattr(compiling, "_OPTIONS", {"xla_no_such_option": "1"})
+    jit._known_options.cache_clear()
+    monkeypatch.setattr(jit, "_OPTIONS", {"xla_no_such_option": "1"})
     try:
-        assert compiling._known_options() is None
+        assert jit._known_options() is None
     finally:
-        compiling._known_options.cache_clear()
+        jit._known_options.cache_clear()

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import arac
-from arac import checkpoint, metrics, trees
 from arac.callbacks import Callback, PeriodicVideo, StopAtReturn
 from arac.cli import main
+from arac.storage import checkpoint, metrics, pytree_io
 from arac.video.picture import arrange
 
 SMALL = {**helpers.SMALL, "checkpoint_interval": 70}
@@ -127,8 +127,8 @@ def test_one_that_raises_stops_the_run_with_a_checkpoint_and_it_resumes_exactly(
     assert int(checkpoint.list_checkpoints(tmp_path / "run")[-1].name) == agent.state.env_steps < STEPS
     resumed = arac.resume(tmp_path / "run", say=lambda _: None)
     expected, folder, _ = whole
-    arrays = trees.to_arrays(resumed.state)
-    for name, array in trees.to_arrays(expected.state).items():
+    arrays = pytree_io.to_arrays(resumed.state)
+    for name, array in pytree_io.to_arrays(expected.state).items():
         np.testing.assert_array_equal(arrays[name], array, err_msg=name)
     for path in metrics.DETERMINISTIC_FILES:
         assert (tmp_path / "run" / path).read_bytes() == (folder / path).read_bytes()

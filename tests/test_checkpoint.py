@@ -9,12 +9,13 @@ import pytest
 import safetensors.numpy
 from helpers import numbered_episode
 
-from arac import checkpoint, files
-from arac.checkpoint import fill, list_checkpoints, save, set_aside_after
 from arac.errors import UserError
-from arac.files import Seal, sha256
-from arac.replay import ReplayBuffer, sample
-from arac.trees import from_arrays, outline, size_in_bytes, to_arrays
+from arac.replay.buffer import ReplayBuffer, sample
+from arac.storage import checkpoint
+from arac.storage.checkpoint import fill, list_checkpoints, save, set_aside_after
+from arac.storage.pytree_io import from_arrays, outline, size_in_bytes, to_arrays
+from arac.utils import atomic_io
+from arac.utils.atomic_io import Seal, sha256
 
 
 class State(NamedTuple):
@@ -454,18 +455,18 @@ def test_a_save_after_one_that_failed_has_all_episodes(tmp_path, monkeypatch, fa
 
 def test_a_file_is_replaced_whole(tmp_path):
     path = tmp_path / "file"
-    files.write_durably(path, b"old")
-    files.write_durably(path, b"new")
+    atomic_io.write_durably(path, b"old")
+    atomic_io.write_durably(path, b"new")
     assert path.read_bytes() == b"new"
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_no_temporary_one(tmp_path, monkeypatch):
     path = tmp_path / "file"
-    files.write_durably(path, b"old")
+    atomic_io.write_durably(path, b"old")
     failing_at(monkeypatch, 0)
     with pytest.raises(OSError, match="No space left"):
-        files.write_durably(path, b"new")
+        atomic_io.write_durably(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -478,7 +479,7 @@ def test_a_file_is_flushed_before_it_gets_its_name_and_its_folder_after(tmp_path
         flush(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    files.write_durably(path, b"new")
+    atomic_io.write_durably(path, b"new")
     assert seen == [(".file.tmp", False), (tmp_path.name, True)]
 
 
@@ -552,16 +553,16 @@ def test_a_write_does_not_go_through_a_link(tmp_path):
     (tmp_path / "precious").write_text("mine")
     (tmp_path / ".file.tmp").symlink_to("precious")
     (tmp_path / "rows").symlink_to("precious")
-    files.write_durably(tmp_path / "file", b"new")
+    atomic_io.write_durably(tmp_path / "file", b"new")
     with pytest.raises(OSError, match="symbolic links"):
-        files.append(tmp_path / "rows", b"new")
+        atomic_io.append(tmp_path / "rows", b"new")
     assert (tmp_path / "precious").read_text() == "mine"
     assert (tmp_path / "file").read_bytes() == b"new"
 
 
 def test_rows_are_appended_whole_or_not_at_all(tmp_path, monkeypatch):
     path, write = tmp_path / "rows", os.write
-    files.append(path, b"first\n")
+    atomic_io.append(path, b"first\n")
 
     def half(descriptor, data):
         if len(data) < 6:
@@ -570,5 +571,5 @@ def test_rows_are_appended_whole_or_not_at_all(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "write", half)
     with pytest.raises(OSError, match="No space left"):
-        files.append(path, b"second row\n")
+        atomic_io.append(path, b"second row\n")
     assert path.read_bytes() == b"first\n"

@@ -14,11 +14,11 @@ from pathlib import Path
 import gymnasium
 import pytest
 
-from arac import metrics
+from arac.agents.classes import ARAC
 from arac.cli import main
-from arac.cli.words import whole_number
+from arac.cli.common import whole_number
 from arac.envs.tasks import TASKS
-from arac.systems import ARAC
+from arac.storage import metrics
 
 SMALL = ["--hidden-size", "16", "--batch-size", "16", "--warmup-steps", "50", "--eval-interval", "100"]
 SMALL += ["--eval-episodes", "2", "--replay-capacity", "10000", "--workers", "1"]

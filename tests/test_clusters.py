@@ -5,7 +5,7 @@ import sys
 import pytest
 
 import arac
-from arac import clusters
+from arac.utils import ray_utils
 
 
 def test_a_run_is_not_begun_where_there_is_no_ray(tmp_path, monkeypatch):
@@ -17,5 +17,5 @@ def test_a_run_is_not_begun_where_there_is_no_ray(tmp_path, monkeypatch):
 
 def test_without_ray_it_is_one_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(arac.UserError, match=r"pip install 'arac-rl\[ray\]'"), clusters.connected(show_output=True):
+    with pytest.raises(arac.UserError, match=r"pip install 'arac-rl\[ray\]'"), ray_utils.connected(show_output=True):
         pass

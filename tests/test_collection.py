@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from run_folders import data_of, line_of, run_folder, said, study_of, written
 
-from arac import runs
+from arac.analysis import report
+from arac.analysis.curves import curve
+from arac.analysis.run_records import collect
 from arac.cli import main
 from arac.errors import UserError
-from arac.experiments import report
-from arac.experiments.collection import collect
-from arac.experiments.curves import curve
-from arac.timings import Timing, timings
+from arac.storage import run_folder as runs
+from arac.storage.timings import Timing, timings
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from arac.algorithms import ALGORITHMS
+from arac.algorithms.registry import ALGORITHMS
 from arac.cli import COMMANDS, main
 from arac.cli.completion import options
 

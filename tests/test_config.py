@@ -4,11 +4,11 @@ import inspect
 
 import pytest
 
-from arac import limits
-from arac.algorithms import ALGORITHMS
-from arac.config import ARACConfig, Config, SACConfig, SACNFConfig
+from arac.algorithms.config import ARACConfig, Config, SACConfig, SACNFConfig
+from arac.algorithms.presets import configured, default_steps, paper_table, task_name
+from arac.algorithms.registry import ALGORITHMS
 from arac.errors import UserError
-from arac.presets import configured, default_steps, paper_table, task_name
+from arac.utils import validation
 
 COLUMNS = ("flows", "sigma", "archive_capacity", "actor_coefficient", "temperature", "strategy", "steps")
 PAPER = {
@@ -233,7 +233,7 @@ def test_every_number_has_bounds():
     words = {"critic", "strategy", "ar_base", "ar_divergence", "ar_from", "ar_felt_by", "rollouts"}
     words |= {"critic_target", "mutation_share"}
     without = {*words, "store_evaluation", "discounts"}  # a switch, a list
-    assert set(limits.AT_LEAST) == named - without
+    assert set(validation.AT_LEAST) == named - without
 
 
 @pytest.mark.parametrize(

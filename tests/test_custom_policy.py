@@ -14,9 +14,9 @@ from run_folders import assert_same_run
 
 import arac
 from arac import envs
-from arac.losses import Felt, attraction_repulsion_loss, sampled_kl
-from arac.policies.custom import Own
-from arac.population import over_members, to_numpy
+from arac.learning.losses import Felt, attraction_repulsion_loss, sampled_kl
+from arac.models.policies.custom import Own
+from arac.models.stacked import over_members, to_numpy
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 from custom_policy import KumaraswamyPolicy

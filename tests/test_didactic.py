@@ -11,8 +11,8 @@ import pytest
 from arac.cli import main
 from arac.experiments import didactic
 from arac.experiments.didactic import CONTENDERS, Contender, Numbers
-from arac.policies import gaussian
-from arac.population import take
+from arac.models.policies import gaussian
+from arac.models.stacked import take
 
 
 def normal(mean=(0.0, 0.0), std=1.0):

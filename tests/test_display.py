@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from arac import display
-from arac.compiling import timed_compiling
-from arac.curve import in_terminal
-from arac.display import Pace
+from arac.analysis.run_curve import in_terminal
+from arac.learning.jit import timed_compiling
+from arac.training import display
+from arac.training.display import Pace
 
 
 class Clock:

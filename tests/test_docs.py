@@ -35,13 +35,14 @@ import pytest
 import tyro
 from test_cli import SMALL
 
-from arac import agent, envs
-from arac.algorithms import ALGORITHMS
+from arac import envs
+from arac.agents import agent
+from arac.algorithms.registry import ALGORITHMS
 from arac.cli import COMMANDS, main
 from arac.cli.completion import options
 from arac.experiments import didactic, repulsion
 from arac.experiments.catalogue import EXPERIMENTS
-from arac.sweeps.launch import Ended
+from arac.sweeps.process import Ended
 from arac.watch.server import Server
 
 TASK = "InvertedPendulum-v5"
@@ -174,7 +175,7 @@ def small_experiments(monkeypatch):
             for size in (experiment.small, experiment.full)
         )
         monkeypatch.setitem(EXPERIMENTS, name, replace(experiment, small=small, full=full))
-    monkeypatch.setattr("arac.sweeps.engines.RunProcess", RunHere)
+    monkeypatch.setattr("arac.sweeps.backends.RunProcess", RunHere)
     monkeypatch.setattr(repulsion, "ACTIONS", 20)
     monkeypatch.setattr(didactic, "CONTENDERS", dict(list(didactic.CONTENDERS.items())[:3]))
 

@@ -138,8 +138,8 @@ def test_mujocos_warnings_are_heard_again_once_an_environment_is_made():
 
 
 def test_every_short_name_is_an_environment_with_the_papers_parameters():
+    from arac.algorithms.presets import paper_table, task_name
     from arac.envs.tasks import TASKS
-    from arac.presets import paper_table, task_name
 
     ours = {"DeceptivePoint": 200, "PointMaze": 200, "PointMazeWide": 200, "DeceptiveWall": 50, "AntTrap": 1000}
     assert {task_name(name) for name in TASKS} - set(ours) == set(paper_table())

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from arac.evolution import (
+from arac.models.mlp import MLP, Style
+from arac.population.evolution import (
     Crossover,
     Distribution,
     Mutation,
@@ -20,7 +21,6 @@ from arac.evolution import (
     tournament,
     ucb_scores,
 )
-from arac.networks import MLP, Style
 
 MUTATION = Mutation(
     fraction=0.1, strength=0.1, super_strength=10.0, super_probability=0.05, reset_probability=0.05
@@ -211,7 +211,7 @@ def test_a_plan_keeps_the_elites_and_fills_every_slot(size, migrants):
 def test_nobody_lives_on_who_was_not_selected(size, monkeypatch):
     """With tournaments that the same two always win, all other slots take copies of somebody."""
     winners = iter([size - 1, size - 2] * 10_000)
-    monkeypatch.setattr("arac.evolution.tournament", lambda *_: next(winners))
+    monkeypatch.setattr("arac.population.evolution.tournament", lambda *_: next(winners))
     for seed in range(50):
         fitness = np.arange(size, dtype=float)
         made = planned(fitness, seed, elites=1)
@@ -221,7 +221,7 @@ def test_nobody_lives_on_who_was_not_selected(size, monkeypatch):
 
 def test_an_unselected_slot_is_crossed_from_an_elite_and_a_selected_one(monkeypatch):
     """Seven unselected slots but one for the elite: three pairs, each with the elite as one source."""
-    monkeypatch.setattr("arac.evolution.tournament", lambda fitness, rng, size: int(rng.integers(8, 10)))
+    monkeypatch.setattr("arac.population.evolution.tournament", lambda fitness, rng, size: int(rng.integers(8, 10)))
     for seed in range(50):
         made = planned(np.arange(10.0), seed, elites=1, crossover_probability=0.0)
         origins = [{int(made.sources[first]), int(made.sources[second])} for first, second in made.pairs[:3]]
@@ -252,7 +252,7 @@ def test_breeding_copies_crosses_and_mutates_what_the_plan_says():
 
 
 def test_breeding_compiles_once_whatever_the_plan():
-    from arac.evolution import _bred
+    from arac.population.evolution import _bred
 
     population = individual(1.0)
     population = jax.tree.map(lambda leaf: jnp.stack([leaf] * 10), population)

@@ -10,11 +10,11 @@ import pytest
 from run_folders import assert_same_run
 
 import arac
-from arac import checkpoint, manifest
+from arac.agents.classes import AGENTS
 from arac.algorithms import sac
-from arac.config import ARACConfig, CERLConfig, ERLConfig
-from arac.replay import sample
-from arac.systems import AGENTS
+from arac.algorithms.config import ARACConfig, CERLConfig, ERLConfig
+from arac.replay.buffer import sample
+from arac.storage import checkpoint, manifest
 
 SETTINGS = {
     "hidden_size": 16,

@@ -11,10 +11,10 @@ import pytest
 from drawn_agents import drawn
 
 import arac
+from arac.agents.classes import AGENTS
 from arac.cli import main
-from arac.networks import MLP, Style
-from arac.policies import FlowPolicy
-from arac.systems import AGENTS
+from arac.models.mlp import MLP, Style
+from arac.models.policies import FlowPolicy
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples/act_without_jax.py"
@@ -73,8 +73,8 @@ def test_flows_and_sigmas_of_all_kinds(flows, sigma, tmp_path):
     import jax
 
     from arac import envs
-    from arac.members import Member
-    from arac.population import to_numpy
+    from arac.agents.members import Member
+    from arac.models.stacked import to_numpy
 
     env = envs.check("Hopper-v5")
     policy = FlowPolicy.init(

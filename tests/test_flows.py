@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from arac.policies import RadialFlow
-from arac.policies import flows as radial
+from arac.models.policies import RadialFlow
+from arac.models.policies import radial_flow as radial
 
 quick = settings(deadline=None, max_examples=40)
 few = settings(deadline=None, max_examples=15)

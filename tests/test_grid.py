@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from arac.agents.classes import SAC, load
 from arac.cli import main
 from arac.errors import EnvironmentFailure
 from arac.experiments import grid
@@ -14,7 +15,6 @@ from arac.experiments.catalogue import EXPERIMENTS
 from arac.experiments.forecast import Forecast, forecast, trial
 from arac.experiments.planning import Size
 from arac.sweeps.jobs import Job
-from arac.systems import SAC, load
 
 SETTINGS = {"hidden_size": 16, "batch_size": 16, "warmup_steps": 100, "eval_interval": 200, "eval_episodes": 1}
 SETTINGS |= {"replay_capacity": 10_000, "workers": 0}
@@ -184,7 +184,7 @@ def full(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "arac.experiments.forecast.trials", lambda jobs: dict.fromkeys([job.kind for job in jobs], 0.01)
     )
-    monkeypatch.setattr("arac.sweeps.engines.cores", lambda: [0, 1])
+    monkeypatch.setattr("arac.sweeps.backends.cores", lambda: [0, 1])
     monkeypatch.chdir(tmp_path)
     return ["reproduce", "table", "--full", "--envs", "Hopper-v5", "--algos", "sac", "--seeds", "3"]
 
@@ -213,7 +213,7 @@ def test_no_answer_is_no(full, monkeypatch, capsys):
 
 def test_what_is_finished_is_shown_again_without_a_question(full, monkeypatch, capsys):
     monkeypatch.setattr("arac.experiments.forecast.steps_of", lambda folder: 1_000_000)
-    monkeypatch.setattr("arac.sweeps.carrying_out.carry_out", lambda *_, **__: None)
+    monkeypatch.setattr("arac.sweeps.scheduler.carry_out", lambda *_, **__: None)
     monkeypatch.setitem(EXPERIMENTS, "table", replace(EXPERIMENTS["table"], show=lambda *_: "shown"))
     assert main(full) == 0
     assert "shown" in capsys.readouterr().out
@@ -223,7 +223,7 @@ def test_a_failed_run_does_not_keep_the_others_from_being_shown(full, monkeypatc
     def fail(*_, **__):
         raise EnvironmentFailure("1 of 3 runs failed")
 
-    monkeypatch.setattr("arac.sweeps.carrying_out.carry_out", fail)
+    monkeypatch.setattr("arac.sweeps.scheduler.carry_out", fail)
     monkeypatch.setitem(EXPERIMENTS, "table", replace(EXPERIMENTS["table"], show=lambda *_: "shown"))
     assert main([*full, "--yes"]) == 3
     said = capsys.readouterr()
@@ -241,7 +241,7 @@ def test_a_folder_for_results_that_cannot_be_made_is_told_before_anything_begins
 @pytest.mark.parametrize(("words", "answer"), [(["--yes"], None), ([], "y"), ([], "Yes")])
 def test_a_full_experiment_starts_when_agreed(words, answer, full, monkeypatch, capsys):
     started = []
-    monkeypatch.setattr("arac.sweeps.carrying_out.carry_out", lambda jobs, *_, **__: started.extend(jobs))
+    monkeypatch.setattr("arac.sweeps.scheduler.carry_out", lambda jobs, *_, **__: started.extend(jobs))
     monkeypatch.setitem(EXPERIMENTS, "table", replace(EXPERIMENTS["table"], show=lambda *_: "shown"))
     monkeypatch.setattr("sys.stdin.isatty", lambda: answer is not None)
     monkeypatch.setattr("builtins.input", lambda question: answer)

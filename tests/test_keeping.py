@@ -11,15 +11,15 @@ from run_folders import run_folder
 from test_sweeps import SETTINGS
 
 from arac import SAC
+from arac.agents.classes import AGENTS, load
 from arac.cli import main
 from arac.errors import EnvironmentFailure, UserError
 from arac.experiments import deceptive
 from arac.experiments.catalogue import EXPERIMENTS
-from arac.sweeps.carrying_out import carry_out
-from arac.sweeps.engines import LocalEngine
+from arac.sweeps.backends import LocalEngine
 from arac.sweeps.jobs import Job
 from arac.sweeps.keeping import keep, measured_at, missing
-from arac.systems import AGENTS, load
+from arac.sweeps.scheduler import carry_out
 
 NAME = "InvertedPendulum-v5-sac-seed3"
 JOB = Job(NAME, "sac", "InvertedPendulum-v5", 3, 600, SETTINGS)

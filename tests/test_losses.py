@@ -8,9 +8,7 @@ import pytest
 from scipy import stats
 from test_flows import cast, paper_forward, paper_log_density, paper_log_det
 
-from arac.critics import QAndValue, TwinCritic, TwinQ, ValueCritic, init_critic, moved
-from arac.diversity import mean_kl, pairwise_kl
-from arac.losses import (
+from arac.learning.losses import (
     Felt,
     actor_loss,
     attraction_repulsion_loss,
@@ -23,10 +21,7 @@ from arac.losses import (
     value_loss,
     value_target,
 )
-from arac.networks import MLP
-from arac.policies import FlowPolicy, Gaussian, RadialFlow
-from arac.replay import Batch
-from arac.updates import (
+from arac.learning.sac_updates import (
     COEFFICIENT_STEP,
     ActorLearner,
     CriticLearner,
@@ -37,6 +32,11 @@ from arac.updates import (
     critic_step,
     population_step,
 )
+from arac.models.critics import QAndValue, TwinCritic, TwinQ, ValueCritic, init_critic, moved
+from arac.models.mlp import MLP
+from arac.models.policies import FlowPolicy, Gaussian, RadialFlow
+from arac.population.diversity import mean_kl, pairwise_kl
+from arac.replay.buffer import Batch
 
 OBSERVATIONS, ACTIONS, BATCH = 3, 2, 8
 DISCOUNT, TEMPERATURE = 0.9, 0.3

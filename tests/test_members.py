@@ -9,7 +9,7 @@ from gymnasium import spaces
 from helpers import SMALL, Odd
 
 import arac
-from arac.systems import AGENTS
+from arac.agents.classes import AGENTS
 
 OBSERVATION = np.array([0.1, -0.2, 0.3, 0.0])
 

@@ -10,11 +10,11 @@ import imageio.v3 as iio
 import numpy as np
 import pytest
 
+from arac.agents.classes import ARAC
 from arac.cli import main
 from arac.errors import UserError
-from arac.processes import one_thread
-from arac.runs import Run
-from arac.systems import ARAC
+from arac.storage.run_folder import Run
+from arac.utils.processes import one_thread
 from arac.video.picture import arrange
 
 LINE = re.compile(r"(?:episode (\d+): )?agent (\d+), rank (\d+) of (\d+): return (-?[\d,.]+), (\d+) steps")
@@ -103,7 +103,7 @@ def test_an_episode_may_take_as_long_as_the_run_allows(tmp_path, capsys, monkeyp
     def pool(env, workers, time_limit=None):
         raise UserError(f"{time_limit} s.")
 
-    monkeypatch.setattr("arac.rollout.local.LocalPool", pool)
+    monkeypatch.setattr("arac.rollout.local_pool.LocalPool", pool)
     ARAC("drawing:Painted-v0", episode_timeout=7.0, **SMALL).save(tmp_path / "a.safetensors")
     assert main(["play", str(tmp_path / "a.safetensors"), "--video", str(tmp_path / "a.mp4")]) == 2
     assert capsys.readouterr().err == "arac: 7.0 s.\n"

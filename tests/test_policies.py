@@ -11,10 +11,10 @@ from hypothesis.extra.numpy import arrays
 from scipy import integrate, stats
 from test_flows import cast, chains, numbers, paper_forward, paper_log_density
 
-from arac.networks import MLP
-from arac.policies import DeterministicPolicy, FlowPolicy, Gaussian, RadialFlow, gaussian
-from arac.policies.flow_policy import log_tanh_slope, pre_tanh_log_prob
-from arac.policies.gaussian import LOG_STD_RANGE
+from arac.models.mlp import MLP
+from arac.models.policies import DeterministicPolicy, FlowPolicy, Gaussian, RadialFlow, gaussian
+from arac.models.policies.flow_policy import log_tanh_slope, pre_tanh_log_prob
+from arac.models.policies.gaussian import LOG_STD_RANGE
 
 quick = settings(deadline=None, max_examples=40)
 OBSERVATION = np.array([0.3, -0.8, 1.1])

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from arac.population import over_members, put, stack, take, to_numpy, top_k
+from arac.models.stacked import over_members, put, stack, take, to_numpy, top_k
 
 
 def numbered(*numbers):

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from arac.errors import Interrupted
-from arac.progress import Progress
+from arac.utils.progress import Progress
 
 
 @pytest.mark.parametrize("count", [0, 1, 255, 256, 257, 1000])

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from arac import replay
-from arac.replay import ReplayBuffer, replay_bytes, sample
+from arac.replay import buffer as replay
+from arac.replay.buffer import ReplayBuffer, replay_bytes, sample
 from arac.rollout.episode import Episode
 
 SPARE_ROWS = {1: 1, 7: 1, 40: 2}  # one for each episode, and one more episode than that never fits

@@ -3,10 +3,10 @@
 import pytest
 from run_folders import PNG, REAL, data_of, run_folder, written
 
+from arac.analysis import report
+from arac.analysis.report import pictures
 from arac.cli import main
 from arac.errors import UserError
-from arac.experiments import report
-from arac.experiments.page import pictures
 from arac.web import embedded
 
 

@@ -7,7 +7,7 @@ import browser
 import pytest
 from run_folders import data_of, run_folder
 
-from arac.experiments import report
+from arac.analysis import report
 
 pytestmark = pytest.mark.skipif(
     browser.program() is None, reason="needs Chromium: `apt-get install chromium`, or `make test` as root"

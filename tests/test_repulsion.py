@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from arac.agents.classes import AGENTS
+from arac.algorithms.config import ARACConfig
 from arac.cli import main
-from arac.config import ARACConfig
 from arac.errors import UserError
 from arac.experiments import repulsion
 from arac.experiments.catalogue import EXPERIMENTS
 from arac.experiments.planning import Size
-from arac.systems import AGENTS
 
 RNG = np.random.default_rng(0)
 

@@ -19,13 +19,13 @@ from scipy.stats import chisquare, kstest, pearsonr
 
 from arac import envs
 from arac.errors import EnvironmentFailure, Interrupted, UserError
-from arac.policies import FlowPolicy
-from arac.population import take, to_numpy
-from arac.progress import Progress
+from arac.models.policies import FlowPolicy
+from arac.models.stacked import take, to_numpy
 from arac.rollout import episode
 from arac.rollout.episode import Task
-from arac.rollout.local import LocalPool
+from arac.rollout.local_pool import LocalPool
 from arac.rollout.rollouts import Rollouts
+from arac.utils.progress import Progress
 
 
 def task(policy=None, acting="random", counters=(0, 0, 0), *, seed=0, stream="explore", record=True):
@@ -339,9 +339,9 @@ def test_no_worker_outlives_a_parent_that_was_killed_even_in_an_episode_that_han
         "import os, signal, threading, sys\n"
         "from dataclasses import replace\n"
         "from arac import envs\n"
-        "from arac.progress import Progress\n"
+        "from arac.utils.progress import Progress\n"
         "from arac.rollout.episode import Task\n"
-        "from arac.rollout.local import LocalPool\n"
+        "from arac.rollout.local_pool import LocalPool\n"
         "spec = replace(envs.check('helpers:Probe-v0'), kwargs={'trouble': 'hangs for good'})\n"
         "pool = LocalPool(spec, 2)\n"
         "print(*pool.pids, flush=True)\n"

@@ -14,8 +14,8 @@ import browser
 import pytest
 
 import arac
-from arac.algorithms import ALGORITHMS
-from arac.systems import AGENTS
+from arac.agents.classes import AGENTS
+from arac.algorithms.registry import ALGORITHMS
 
 ROOT = Path(__file__).parents[1]
 LOADS = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src", "video": "src"}
@@ -73,14 +73,19 @@ def test_every_setting_of_every_algorithm_is_explained(site):
 def test_the_reference_has_all_that_users_are_told_to_import(site):
     text = (site / "reference.html").read_text()
     methods = ("learn", "predict", "evaluate", "export", "save", "load", "resume", "population", "archive", "champion")
-    shown = {f"arac.ARAC.{name}" for name in methods} | {"arac.members.Member.predict", "arac.members.Member.export"}
+    shown = {f"arac.ARAC.{name}" for name in methods} | {
+        "arac.agents.members.Member.predict",
+        "arac.agents.members.Member.export",
+    }
     alike = {agent.__name__ for agent in AGENTS.values()} | {"Agent"}
     shown |= {f"arac.{name}" for name in arac.__all__ if name not in alike}
     imports = re.compile(r"^from (arac[\w.]*) import (.+)$", re.MULTILINE)
     for page in (ROOT / "docs").glob("*.md"):
         for module, names in imports.findall(page.read_text()):
             shown |= {f"{module}.{name.strip()}" for name in names.split(",") if name.strip() not in alike}
-    shown |= {f"arac.policies.custom.CustomPolicy.{name}" for name in ("init", "act", "sample", "log_prob", "mode")}
+    shown |= {
+        f"arac.models.policies.custom.CustomPolicy.{name}" for name in ("init", "act", "sample", "log_prob", "mode")
+    }
     found = set(re.findall(r'id="(arac\.[\w.]+)"', text))
     found |= {name.rpartition(".")[0] for name in found}  # a module counts if something of it is there
     assert not shown - found

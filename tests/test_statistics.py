@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from arac.experiments.statistics import (
+from arac.analysis.statistics import (
     area,
     final,
     improvement_interval,

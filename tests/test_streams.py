@@ -2,7 +2,7 @@ import jax
 import numpy as np
 import pytest
 
-from arac import streams
+from arac.utils.rng import stream_key, stream_rng
 
 OTHERS = [
     (1, "explore", 2, 3),
@@ -15,11 +15,11 @@ OTHERS = [
 
 
 def key_numbers(*args):
-    return tuple(np.asarray(jax.random.uniform(streams.key(*args), (8,))))
+    return tuple(np.asarray(jax.random.uniform(stream_key(*args), (8,))))
 
 
 def rng_numbers(*args):
-    return tuple(streams.rng(*args).random(8))
+    return tuple(stream_rng(*args).random(8))
 
 
 kinds = pytest.mark.parametrize("numbers", [key_numbers, rng_numbers])

@@ -7,11 +7,11 @@ import pytest
 from run_folders import data_of, line_of, run_folder, said, study_of, written
 from scipy.signal import savgol_filter
 
-from arac.algorithms import ALGORITHMS
-from arac.config import ARACConfig
-from arac.experiments import gaps, paper, report, statistics, summary, tables
-from arac.experiments.curves import curve, interquartile_band, smooth
-from arac.presets import paper_table
+from arac.algorithms.config import ARACConfig
+from arac.algorithms.presets import paper_table
+from arac.algorithms.registry import ALGORITHMS
+from arac.analysis import caveats, paper, report, statistics, summary, tables
+from arac.analysis.curves import curve, interquartile_band, smooth
 
 
 def test_settings_that_differ_make_another_system_and_running_does_not(tmp_path):
@@ -37,8 +37,8 @@ def test_no_value_of_the_paper_stands_beside_a_variant_that_has_the_plain_name(t
     assert (line.system, line.paper, line.ranks, line.errata) == ("ARAC", None, None, ())
     assert line_of(tmp_path, "SAC").paper == (11896, 574)
     assert line_of(tmp_path, "SAC").ranks is None  # there is no other to be ranked with
-    assert gaps.coverage(study_of(tmp_path))["HalfCheetah"]["arac"] == (0, 0)
-    assert gaps.coverage(study_of(tmp_path))["HalfCheetah"]["sac"] == (0, 1)
+    assert caveats.coverage(study_of(tmp_path))["HalfCheetah"]["arac"] == (0, 0)
+    assert caveats.coverage(study_of(tmp_path))["HalfCheetah"]["sac"] == (0, 1)
 
 
 def test_a_variant_goes_by_the_name_of_its_preset(tmp_path):
@@ -70,7 +70,7 @@ def test_another_way_of_evaluating_is_no_variant_but_another_way_of_learning_is(
         "ARAC, store_evaluation True": (False, None),
         "SAC": (True, (1, 2)),
     }
-    assert gaps.coverage(study_of(tmp_path))["Hopper"]["arac"] == (1, 2)
+    assert caveats.coverage(study_of(tmp_path))["Hopper"]["arac"] == (1, 2)
 
 
 def test_a_policy_of_the_users_own_is_a_variant(tmp_path):
@@ -315,8 +315,8 @@ def test_what_is_missing_from_the_papers_experiments_is_counted(tmp_path):
     run_folder(tmp_path / "a", [1.0], steps=[1_000_000])
     run_folder(tmp_path / "b", [1.0], seed=1)
     found = study_of(tmp_path)
-    assert gaps.coverage(found)["Hopper"]["arac"] == (1, 2)
-    assert gaps.missing(found).startswith(
+    assert caveats.coverage(found)["Hopper"]["arac"] == (1, 2)
+    assert caveats.missing(found).startswith(
         "Of the paper's 280 runs (8 tasks, 7 systems, 5 seeds) 278 are not here, and 1"
     )
 

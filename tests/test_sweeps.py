@@ -11,19 +11,20 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from arac import metrics, runs, sweep
+from arac import sweep
 from arac.cli import main
-from arac.cli.words import keyword_arguments
+from arac.cli.common import keyword_arguments
 from arac.errors import EnvironmentFailure, UserError
-from arac.processes import cores
+from arac.storage import metrics, run_folder
+from arac.storage.timings import Spent, pace
 from arac.sweeps import spec as specs
-from arac.sweeps.carrying_out import _settle, carry_out
+from arac.sweeps.backends import LocalEngine, _places_on
 from arac.sweeps.display import Display, summary, table
-from arac.sweeps.engines import LocalEngine, _places_on
 from arac.sweeps.jobs import Job, check, is_finished
-from arac.sweeps.launch import Ended, Resources, _Cores, _graphics
-from arac.sweeps.ledger import Entry, Ledger, together
-from arac.timings import Spent, pace
+from arac.sweeps.process import Ended, Resources, _Cores, _graphics
+from arac.sweeps.scheduler import _settle, carry_out
+from arac.sweeps.status import Entry, Ledger, together
+from arac.utils.processes import cores
 
 SETTINGS = {"hidden_size": 16, "batch_size": 16, "warmup_steps": 200, "eval_episodes": 1, "eval_interval": 200}
 SETTINGS |= {"replay_capacity": 10_000}
@@ -302,7 +303,7 @@ def test_settings_without_effect_may_change(finished):
 
 
 def test_another_sweep_in_the_same_folder_is_refused(finished):
-    lock = runs.lock(finished[0])
+    lock = run_folder.lock(finished[0])
     try:
         with pytest.raises(UserError, match="Another process is working on"):
             carry_out(finished[1][:1], finished[0], LocalEngine(1))
@@ -363,7 +364,7 @@ def test_arguments_of_an_environment_arrive_as_they_are(value):
 
 def test_only_tries_that_bring_nothing_count(tmp_path, monkeypatch):
     saved = iter([100, 100, 200, 200, 200, 200])
-    monkeypatch.setattr("arac.sweeps.carrying_out.saved_steps", lambda folder: next(saved))
+    monkeypatch.setattr("arac.sweeps.scheduler.saved_steps", lambda folder: next(saved))
     entry = Entry(job(), saved=0)
     ledger = Ledger([entry.job], tmp_path, engine="local", places=1)
     states = []
@@ -455,7 +456,7 @@ def test_what_was_begun_by_a_sweep_that_is_gone_is_stopped(finished):
     ledger.entries[0].state = "running"
     ledger.write()
     assert [entry.state for entry in Ledger.read(parent).entries] == ["stopped", "waiting"]
-    lock = runs.lock(parent)
+    lock = run_folder.lock(parent)
     try:
         assert [entry.state for entry in Ledger.read(parent).entries] == ["running", "waiting"]
     finally:
@@ -530,7 +531,7 @@ def test_runs_begin_in_their_turn_when_a_place_is_free():
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen here")
 def test_a_core_is_one_runs_alone_until_it_is_given_back(monkeypatch):
-    monkeypatch.setattr("arac.sweeps.launch.cores", lambda: [1000, 1001, 1002])
+    monkeypatch.setattr("arac.sweeps.process.cores", lambda: [1000, 1001, 1002])
     first, second = _Cores(2), _Cores(1)
     assert (first.numbers, second.numbers) == ([1000, 1001], [1002])
     shared = [_Cores(1).numbers[0] for _ in range(6)]  # there is none left for them alone

@@ -10,9 +10,9 @@ from importlib.util import find_spec
 
 import pytest
 
-from arac import metrics
-from arac.doctor import examine
-from arac.presets import paper_table
+from arac.algorithms.presets import paper_table
+from arac.storage import metrics
+from arac.storage.verify import examine
 
 PAPERS = [
     "Ant", "HalfCheetah", "Hopper", "Walker2d", "Humanoid", "HumanoidStandup", "HumanoidRllab", "SparseHumanoid",

@@ -6,15 +6,23 @@ import numpy as np
 import optax
 import pytest
 
-from arac.critics import BranchedQ, TwinCritic, TwinQ, init_twin_critic
-from arac.losses import deterministic_actor_loss, q_loss, smoothed_target
-from arac.networks import MLP, LayerNorm, Style
-from arac.policies import DeterministicPolicy
-from arac.population import members, over_members, stack, to_numpy
-from arac.replay import Batch, ReplayBuffer, gather
+from arac.learning.losses import deterministic_actor_loss, q_loss, smoothed_target
+from arac.learning.sac_updates import draw
+from arac.learning.td3_updates import (
+    Learner,
+    Rules,
+    actor_updates,
+    begin_actor,
+    critic_step,
+    critic_updates,
+    learner_updates,
+)
+from arac.models.critics import BranchedQ, TwinCritic, TwinQ, init_twin_critic
+from arac.models.mlp import MLP, LayerNorm, Style
+from arac.models.policies import DeterministicPolicy
+from arac.models.stacked import members, over_members, stack, to_numpy
+from arac.replay.buffer import Batch, ReplayBuffer, gather
 from arac.rollout.episode import Episode
-from arac.td3_updates import Learner, Rules, actor_updates, begin_actor, critic_step, critic_updates, learner_updates
-from arac.updates import draw
 
 OBS, ACT = 3, 2
 RULES = Rules(actor_learning_rate=1e-3, critic_learning_rate=2e-3, tau=0.1, batch_size=8)

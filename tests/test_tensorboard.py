@@ -16,7 +16,8 @@ from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import arac
-from arac import checkpoint, heatmap, metrics
+from arac.storage import checkpoint, metrics
+from arac.utils import heatmap
 
 SMALL = {**helpers.SMALL, "checkpoint_interval": 100}
 

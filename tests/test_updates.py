@@ -5,13 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from arac.critics import BranchedQ, TwinQ, WideTwinQ, init_critic, narrowed, widened
-from arac.networks import MLP, Style, product
-from arac.policies import FlowPolicy
-from arac.population import over_members
-from arac.replay import ReplayBuffer, gather, sample
+from arac.learning.sac_updates import CriticLearner, Rules, adam, critic_step, critic_updates, draw, repeat
+from arac.models.critics import BranchedQ, TwinQ, WideTwinQ, init_critic, narrowed, widened
+from arac.models.mlp import MLP, Style, product
+from arac.models.policies import FlowPolicy
+from arac.models.stacked import over_members
+from arac.replay.buffer import ReplayBuffer, gather, sample
 from arac.rollout.episode import Episode
-from arac.updates import CriticLearner, Rules, adam, critic_step, critic_updates, draw, repeat
 
 OBS, ACT = 5, 3
 RULES = Rules(discount=0.9, tau=0.1, learning_rate=0.01, batch_size=16)

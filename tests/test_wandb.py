@@ -7,10 +7,10 @@ import pytest
 from helpers import SMALL
 
 import arac
-from arac import metrics
 from arac.callbacks import WandB
-from arac.callbacks import wandb as module
 from arac.cli import main
+from arac.storage import metrics
+from arac.training.callbacks import wandb as module
 
 wandb = pytest.importorskip("wandb")
 

@@ -16,11 +16,11 @@ import pytest
 import safetensors.numpy
 from run_folders import row, run_folder
 
-from arac import runs
+from arac.analysis import run_records as collection
 from arac.cli import main
-from arac.experiments import collection
-from arac.watch import following
-from arac.watch.following import Follower
+from arac.storage import run_folder as runs
+from arac.watch import run_reader as following
+from arac.watch.run_reader import Follower
 from arac.watch.server import Server
 
 VIDEO = bytes(range(256)) * 4

@@ -65,7 +65,7 @@ def test_the_wheel_has_every_file_of_the_package_and_no_others(built):
     [wheel] = built.glob("*.whl")
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert names == package_files()
-    assert {"arac/py.typed", "arac/presets/paper.toml", "arac/experiments/page/index.html"} <= names
+    assert {"arac/py.typed", "arac/algorithms/presets/paper.toml", "arac/analysis/report/index.html"} <= names
 
 
 def test_the_sdist_has_the_package_and_no_tests(built):

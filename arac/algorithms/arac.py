@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from arac import streams
-from arac.algorithms.shared import (
+from arac.algorithms.base import (
     Context,
     Evaluation,
     confirm,
@@ -20,16 +19,10 @@ from arac.algorithms.shared import (
     measure,
     soft_rules,
 )
-from arac.archive import Archive, betas
-from arac.config import ARACConfig
-from arac.critics import init_critic
+from arac.algorithms.config import ARACConfig
 from arac.envs import EnvSpec
-from arac.losses import Felt
-from arac.policies import FlowPolicy, Policy
-from arac.policies.custom import CustomPolicy, Own
-from arac.population import over_members, take
-from arac.rollout.episode import Acting
-from arac.updates import (
+from arac.learning.losses import Felt
+from arac.learning.sac_updates import (
     ActorLearner,
     CriticLearner,
     ForceMetrics,
@@ -39,6 +32,13 @@ from arac.updates import (
     critic_updates,
     fresh_optimiser,
 )
+from arac.models.critics import init_critic
+from arac.models.policies import FlowPolicy, Policy
+from arac.models.policies.custom import CustomPolicy, Own
+from arac.models.stacked import over_members, take
+from arac.population.archive import Archive, betas
+from arac.rollout.episode import Acting
+from arac.utils.rng import stream_key, stream_rng
 
 
 @jax.tree_util.register_dataclass
@@ -73,9 +73,9 @@ def init(config: ARACConfig, env: EnvSpec, seed: int, policy: type[CustomPolicy]
             key, env.observation_size, env.action_size, hidden=(config.hidden_size,), flows=config.flows, sigma=sigma
         )
 
-    population = over_members(init_policy, streams.key(seed, "population"), config.population_size)
+    population = over_members(init_policy, stream_key(seed, "population"), config.population_size)
     critic = init_critic(
-        streams.key(seed, "critic-init"),
+        stream_key(seed, "critic-init"),
         config.critic,
         env.observation_size,
         env.action_size,
@@ -87,7 +87,7 @@ def init(config: ARACConfig, env: EnvSpec, seed: int, policy: type[CustomPolicy]
         critic=CriticLearner(critic, begin(critic.online)),
         archive=Archive.empty(take(population, 0), config.archive_capacity),
         log_coefficient=np.full(config.population_size, first_log_coefficient(config), np.float32),
-        elites=streams.rng(seed, "first-elites").permutation(config.population_size)[: config.elites],
+        elites=stream_rng(seed, "first-elites").permutation(config.population_size)[: config.elites],
         generation=0,
         env_steps=0,
     )
@@ -117,7 +117,7 @@ def generation(context: Context, state: State) -> tuple[State, Evaluation | None
     played = evaluate(context, learned.population, state.generation)
     archive = state.archive
     if not warming_up:
-        archive_rng = streams.rng(context.seed, "archive", state.generation)
+        archive_rng = stream_rng(context.seed, "archive", state.generation)
         archive = archive.add(learned.population, played.fitness, env_steps, archive_rng)
     row = measure(context, learned, played, archive.size, {"critic_loss": critic_loss, **actor_losses})
     row = confirm(context, learned.population, state.generation, row._replace(repulsion=repulsion))
@@ -131,7 +131,7 @@ def update_critic(context: Context, state: State, before: int, after: int) -> tu
     learner, total = state.critic, 0.0
     for slot, elite in enumerate(state.elites):
         policy = take(state.population, elite)
-        key = streams.key(context.seed, "critic", state.generation, slot)
+        key = stream_key(context.seed, "critic", state.generation, slot)
         count = _share(after, slot, len(state.elites)) - _share(before, slot, len(state.elites))
         for start, stop in context.progress.chunks("critic", count):
             learner, loss = critic_updates(fixed, learner, policy, config.temperature, contents, key, start, stop)
@@ -148,7 +148,7 @@ def update_actors(
     """
     config: ARACConfig = context.config
     count = _of_each_actor(config, after) - _of_each_actor(config, before)
-    keys = jax.random.split(streams.key(context.seed, "actors", state.generation), config.population_size)
+    keys = jax.random.split(stream_key(context.seed, "actors", state.generation), config.population_size)
     slots, felt = sample_archive(context, state)
     forces = None
     repelled = repelled_members(config, state.elites)
@@ -212,7 +212,7 @@ def sample_archive(context: Context, state: State) -> tuple[np.ndarray, Felt | N
         return slots, None
     weights = np.zeros((config.elites, config.archive_sample), np.float32)
     for row, elite in enumerate(state.elites):
-        rng = streams.rng(context.seed, "archive-sample", state.generation, int(elite))
+        rng = stream_rng(context.seed, "archive-sample", state.generation, int(elite))
         drawn = state.archive.sample(config.archive_sample, rng)
         slots[row, : len(drawn)] = drawn
         weights[row, : len(drawn)] = betas(state.archive.fitness[drawn], config.strategy) / len(drawn)

@@ -6,16 +6,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from arac import streams
-from arac.algorithms.shared import Context, Evaluation, evaluate, evaluation_due, measure, summary
-from arac.config import CEMTD3Config
-from arac.critics import init_twin_critic
+from arac.algorithms.base import Context, Evaluation, evaluate, evaluation_due, measure, summary
+from arac.algorithms.config import CEMTD3Config
 from arac.envs import EnvSpec
-from arac.evolution import Distribution, ask, tell
-from arac.networks import Style, tapered
-from arac.policies import DeterministicPolicy
-from arac.population import put, stack, take, top_k
-from arac.td3_updates import CriticLearner, Rules, actor_updates, begin_actor, begin_critic, critic_updates
+from arac.learning.td3_updates import CriticLearner, Rules, actor_updates, begin_actor, begin_critic, critic_updates
+from arac.models.critics import init_twin_critic
+from arac.models.mlp import Style, tapered
+from arac.models.policies import DeterministicPolicy
+from arac.models.stacked import put, stack, take, top_k
+from arac.population.evolution import Distribution, ask, tell
+from arac.utils.rng import stream_key
 
 
 @jax.tree_util.register_dataclass
@@ -52,12 +52,12 @@ def rules(config: CEMTD3Config) -> Rules:
 
 def init(config: CEMTD3Config, env: EnvSpec, seed: int) -> State:
     hidden = tapered(config.hidden_size)
-    key = streams.key(seed, "population")
+    key = stream_key(seed, "population")
     mean = DeterministicPolicy.init(
         key, env.observation_size, env.action_size, hidden=hidden, exploration=0.0, style=Style("tanh")
     )
     critic = init_twin_critic(
-        streams.key(seed, "critic-init"), env.observation_size, env.action_size, hidden, Style("leaky_relu")
+        stream_key(seed, "critic-init"), env.observation_size, env.action_size, hidden, Style("leaky_relu")
     )
     variance = jax.tree.map(lambda leaf: jnp.full_like(leaf, config.initial_variance), mean)
     return State(
@@ -72,7 +72,7 @@ def init(config: CEMTD3Config, env: EnvSpec, seed: int) -> State:
 def generation(context: Context, state: State) -> tuple[State, Evaluation | None]:
     """Ask, teach the first ones, judge all, tell."""
     config: CEMTD3Config = context.config
-    key = streams.key(context.seed, "candidates", state.generation)
+    key = stream_key(context.seed, "candidates", state.generation)
     actors = ask(state.distribution, key, config.population_size)
     actors, critic, losses = teach(context, state, actors)
 
@@ -110,11 +110,11 @@ def teach(
     critic_count, actor_count = state.last_steps // config.gradient_actors, state.last_steps
     for number in range(config.gradient_actors):
         actor = begin_actor(fixed, take(actors, number))
-        key = streams.key(context.seed, "critic", state.generation, number)
+        key = stream_key(context.seed, "critic", state.generation, number)
         for start, stop in context.progress.chunks("critic", critic_count):
             critic, loss = critic_updates(fixed, critic, actor.policy, config.discount, contents, key, start, stop)
             sums["critic_loss"] += float(loss)
-        key = streams.key(context.seed, "actors", state.generation, number)
+        key = stream_key(context.seed, "actors", state.generation, number)
         for start, stop in context.progress.chunks("actors", actor_count):
             actor, loss = actor_updates(fixed, actor, critic.critic.online, contents, key, start, stop)
             sums["actor_loss"] += float(loss)

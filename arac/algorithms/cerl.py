@@ -5,19 +5,19 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from arac import streams
-from arac.algorithms.genetic import breed, judge, measure_champion
-from arac.algorithms.shared import Context, Evaluation, evaluation_due
+from arac.algorithms.base import Context, Evaluation, evaluation_due
+from arac.algorithms.config import CERLConfig
+from arac.algorithms.evolutionary import breed, judge, measure_champion
 from arac.algorithms.td3 import td3_rules, update_learners
-from arac.config import CERLConfig
-from arac.critics import init_twin_critic
 from arac.envs import EnvSpec
-from arac.evolution import allocate, ucb_scores
-from arac.networks import Style, tapered
-from arac.policies import DeterministicPolicy
-from arac.population import over_members, take
+from arac.learning.td3_updates import Learner, Rules
+from arac.models.critics import init_twin_critic
+from arac.models.mlp import Style, tapered
+from arac.models.policies import DeterministicPolicy
+from arac.models.stacked import over_members, take
+from arac.population.evolution import allocate, ucb_scores
 from arac.rollout.episode import Episode
-from arac.td3_updates import Learner, Rules
+from arac.utils.rng import stream_key, stream_rng
 
 _STYLE = Style("elu", norm="after")
 
@@ -62,8 +62,8 @@ def init(config: CERLConfig, env: EnvSpec, seed: int) -> State:
 
     learners = len(config.discounts)
     return State(
-        individuals=over_members(init_actor, streams.key(seed, "population"), config.population_size),
-        learners=over_members(init_learner, streams.key(seed, "learner"), learners),
+        individuals=over_members(init_actor, stream_key(seed, "population"), config.population_size),
+        learners=over_members(init_learner, stream_key(seed, "learner"), learners),
         values=np.zeros(learners),
         visits=np.zeros(learners, int),
         allocation=np.arange(config.learner_rollouts) % learners,
@@ -101,7 +101,7 @@ def generation(context: Context, state: State) -> tuple[State, Evaluation | None
         migrants=learners.actor.policy,
         migrant_count=len(config.discounts) if migrate else 0,
     )
-    rng = streams.rng(context.seed, "allocation", state.generation)
+    rng = stream_rng(context.seed, "allocation", state.generation)
     learned = State(
         individuals=individuals,
         learners=learners,

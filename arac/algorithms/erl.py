@@ -5,17 +5,17 @@ from dataclasses import dataclass, replace
 import jax
 import numpy as np
 
-from arac import streams
-from arac.algorithms.genetic import breed, judge, measure_champion
-from arac.algorithms.shared import Context, Evaluation, evaluation_due
+from arac.algorithms.base import Context, Evaluation, evaluation_due
+from arac.algorithms.config import ERLConfig
+from arac.algorithms.evolutionary import breed, judge, measure_champion
 from arac.algorithms.td3 import update_learners
-from arac.config import ERLConfig
-from arac.critics import BranchedQ, TwinCritic, TwinQ
 from arac.envs import EnvSpec
-from arac.networks import Style
-from arac.policies import DeterministicPolicy
-from arac.population import over_members, put, stack
-from arac.td3_updates import Learner, Rules
+from arac.learning.td3_updates import Learner, Rules
+from arac.models.critics import BranchedQ, TwinCritic, TwinQ
+from arac.models.mlp import Style
+from arac.models.policies import DeterministicPolicy
+from arac.models.stacked import over_members, put, stack
+from arac.utils.rng import stream_key
 
 _BRANCH, _JOINT = 200, 300  # units of the critic
 
@@ -59,12 +59,12 @@ def init(config: ERLConfig, env: EnvSpec, seed: int) -> State:
     def init_q(key: jax.Array) -> BranchedQ:
         return BranchedQ.init(key, env.observation_size, env.action_size, branch=_BRANCH, joint=_JOINT)
 
-    q = TwinQ(over_members(init_q, streams.key(seed, "critic-init"), 1))
+    q = TwinQ(over_members(init_q, stream_key(seed, "critic-init"), 1))
     q = replace(q, networks=q.networks.with_last_scaled(config.last_layer_scale))
-    actor = init_actor(streams.key(seed, "learner"))
+    actor = init_actor(stream_key(seed, "learner"))
     actor = replace(actor, network=actor.network.with_last_scaled(config.last_layer_scale))
     learner = Learner.begin(rules(config), actor, TwinCritic(q, q))
-    individuals = over_members(init_actor, streams.key(seed, "population"), config.population_size)
+    individuals = over_members(init_actor, stream_key(seed, "population"), config.population_size)
     return State(individuals, stack([learner]), champion=0, generation=0, env_steps=0)
 
 

@@ -8,18 +8,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from arac import replay, streams
-from arac.algorithms.shared import Context, Evaluation, alone, learning_steps, soft_rules
-from arac.compiling import compiled
-from arac.config import SACConfig, SACNFConfig
-from arac.critics import init_critic, narrowed, widened
+from arac.algorithms.base import Context, Evaluation, alone, learning_steps, soft_rules
+from arac.algorithms.config import SACConfig, SACNFConfig
 from arac.envs import EnvSpec
-from arac.losses import temperature_loss
-from arac.policies import FlowPolicy, Policy
-from arac.policies.custom import CustomPolicy, Own
-from arac.population import stack
-from arac.replay import Contents
-from arac.updates import (
+from arac.learning.jit import compiled
+from arac.learning.losses import temperature_loss
+from arac.learning.sac_updates import (
     ActorLearner,
     CriticLearner,
     Draw,
@@ -32,6 +26,13 @@ from arac.updates import (
     gradient_step,
     repeat,
 )
+from arac.models.critics import init_critic, narrowed, widened
+from arac.models.policies import FlowPolicy, Policy
+from arac.models.policies.custom import CustomPolicy, Own
+from arac.models.stacked import stack
+from arac.replay import buffer
+from arac.replay.buffer import Contents
+from arac.utils.rng import stream_key
 
 
 class Learner(NamedTuple):
@@ -63,8 +64,8 @@ class State:
 
 def init(config: SACConfig | SACNFConfig, env: EnvSpec, seed: int, policy: type[CustomPolicy] | None = None) -> State:
     hidden = (config.hidden_size,) * 2
-    actor = init_actor(config, env, streams.key(seed, "population"), policy)
-    critic = init_critic(streams.key(seed, "critic-init"), config.critic, env.observation_size, env.action_size, hidden)
+    actor = init_actor(config, env, stream_key(seed, "population"), policy)
+    critic = init_critic(stream_key(seed, "critic-init"), config.critic, env.observation_size, env.action_size, hidden)
     rules = soft_rules(config)
     temperature = 1.0 if config.temperature == "auto" else max(config.temperature, 1e-30)  # the log of 0 is not finite
     log_temperature = jnp.log(jnp.float32(temperature))
@@ -102,7 +103,7 @@ def update(context: Context, state: State, env_steps: int) -> tuple[State, dict[
     count = learning_steps(config, env_steps) - learning_steps(config, state.env_steps)
     learner, sums = state.learner, Losses(0.0, 0.0, 0.0, 0.0)
     target_entropy = -float(context.env.action_size) if config.temperature == "auto" else None
-    key, fixed = streams.key(context.seed, "updates", state.generation), soft_rules(config)
+    key, fixed = stream_key(context.seed, "updates", state.generation), soft_rules(config)
     for start, stop in context.progress.chunks("update", count):
         learner, losses = sac_updates(fixed, target_entropy, learner, context.replay.contents, key, start, stop)
         sums = Losses(*(total + float(part) for total, part in zip(sums, losses, strict=True)))
@@ -138,7 +139,7 @@ def sac_updates(
     def one(drawn: tuple[Draw, Any], carry: tuple[Learner, Losses]) -> tuple[Learner, Losses]:
         (positions, noise), actor_noise = drawn
         learner, sums = carry
-        batch = replay.gather(contents, positions)
+        batch = buffer.gather(contents, positions)
         temperature = jnp.exp(learner.log_temperature)
         critic, critic_loss = critic_step(rules, learner.critic, learner.actor.policy, temperature, batch, noise)
         actor, metrics = actor_step(rules, learner.actor, critic.critic, temperature, batch.observation, actor_noise)

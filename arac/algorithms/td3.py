@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 import jax
 import jax.numpy as jnp
 
-from arac import streams
-from arac.algorithms.shared import Context, Evaluation, alone, learning_steps
-from arac.config import SmoothedConfig, TD3Config
-from arac.critics import init_twin_critic
+from arac.algorithms.base import Context, Evaluation, alone, learning_steps
+from arac.algorithms.config import SmoothedConfig, TD3Config
 from arac.envs import EnvSpec
-from arac.policies import DeterministicPolicy
-from arac.population import stack
-from arac.td3_updates import Learner, Losses, Rules, learner_updates
+from arac.learning.td3_updates import Learner, Losses, Rules, learner_updates
+from arac.models.critics import init_twin_critic
+from arac.models.policies import DeterministicPolicy
+from arac.models.stacked import stack
+from arac.utils.rng import stream_key
 
 
 @jax.tree_util.register_dataclass
@@ -52,13 +52,13 @@ def td3_rules(config: SmoothedConfig, *, critic_learning_rate: float) -> Rules:
 def init(config: TD3Config, env: EnvSpec, seed: int) -> State:
     hidden = (config.hidden_size,) * 2
     policy = DeterministicPolicy.init(
-        streams.key(seed, "population"),
+        stream_key(seed, "population"),
         env.observation_size,
         env.action_size,
         hidden=hidden,
         exploration=config.exploration_noise,
     )
-    critic = init_twin_critic(streams.key(seed, "critic-init"), env.observation_size, env.action_size, hidden)
+    critic = init_twin_critic(stream_key(seed, "critic-init"), env.observation_size, env.action_size, hidden)
     return State(stack([Learner.begin(rules(config), policy, critic)]), generation=0, env_steps=0)
 
 
@@ -86,7 +86,7 @@ def update_learners(
     after: int,
 ) -> tuple[Learner, dict[str, float]]:
     """Updates `before` to `after - 1` of learners side by side, and the means of their losses. CERL and ERL, too."""
-    keys = jax.random.split(streams.key(context.seed, "updates", generation), len(discounts))
+    keys = jax.random.split(stream_key(context.seed, "updates", generation), len(discounts))
     sums = Losses(jnp.zeros(len(discounts)), jnp.zeros(len(discounts)))
     for start, stop in context.progress.chunks("update", after - before):
         learners, losses = learner_updates(

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from arac.algorithms.presets import paper_table
 from arac.bench import growth, peers, phases, profile, start, updates
 from arac.bench.machine import machine
 from arac.bench.picture import draw
-from arac.presets import paper_table
 
 Rows = Iterator[dict[str, Any]]
 

@@ -49,7 +49,7 @@ def peak_bytes() -> int:
 
 
 def ours(gate: Gate, env: str, algorithm: str, warmup: int, settings: dict[str, Any]) -> None:
-    from arac.systems import AGENTS
+    from arac.agents.classes import AGENTS
 
     agent = AGENTS[algorithm](env, warmup_steps=warmup, **settings)
     agent.learn(10**9, callback=lambda agent, _: gate(agent.state.env_steps))

@@ -7,19 +7,20 @@ from typing import Any
 
 import jax
 
-from arac import envs, updates
+from arac import envs
+from arac.agents.classes import ARAC
 from arac.bench.machine import by_turns, filled_replay
 from arac.bench.peers import NO_EVALUATION
 from arac.bench.turns import ours, processes_by_turns
 from arac.bench.updates import RULES
-from arac.critics import init_critic
-from arac.policies import FlowPolicy
-from arac.progress import Progress
-from arac.replay import replay_bytes
-from arac.rollout.local import LocalPool
+from arac.learning import sac_updates
+from arac.learning.sac_updates import CriticLearner
+from arac.models.critics import init_critic
+from arac.models.policies import FlowPolicy
+from arac.replay.buffer import replay_bytes
+from arac.rollout.local_pool import LocalPool
 from arac.rollout.rollouts import Rollouts
-from arac.systems import ARAC
-from arac.updates import CriticLearner
+from arac.utils.progress import Progress
 
 # Every member's episode has the same length here, so that a generation is the same work for all.
 ENV, LIMIT = "HalfCheetah-v5", 100
@@ -50,11 +51,11 @@ def with_replay(rounds: int, count: int) -> Iterator[dict[str, Any]]:
     sizes = spec.observation_size, spec.action_size
     policy = FlowPolicy.init(key, *sizes, hidden=(256,), flows=3, sigma=0.6)
     critic = init_critic(key, "value", *sizes, (256, 256))
-    learner = CriticLearner(critic, updates.adam(RULES).init(critic.online))
+    learner = CriticLearner(critic, sac_updates.adam(RULES).init(critic.online))
     buffers = [filled_replay(*sizes, stored).contents for stored in STORED]
 
     def loop(contents: Any) -> Any:
-        return lambda: updates.critic_updates(RULES, learner, policy, 0.2, contents, key, 0, count)
+        return lambda: sac_updates.critic_updates(RULES, learner, policy, 0.2, contents, key, 0, count)
 
     times = by_turns([loop(contents) for contents in buffers], rounds)
     for stored, seconds in zip(STORED, times, strict=True):

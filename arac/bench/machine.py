@@ -9,10 +9,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from arac.processes import cores
-from arac.replay import ReplayBuffer
+from arac.replay.buffer import ReplayBuffer
 from arac.rollout.episode import Episode
-from arac.runs import versions
+from arac.storage.run_folder import versions
+from arac.utils.processes import cores
 
 
 def machine() -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from arac.systems import ARAC
+from arac.agents.classes import ARAC
 
 UPDATES = ("critic", "actors")
 NAMES = (*UPDATES, "collect", "evaluate", "save")

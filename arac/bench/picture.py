@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from arac.plotting import pyplot
+from arac.utils.plotting import pyplot
 
 NAMES = {"arac": "ours", "sbx": "SBX", "stable_baselines3": "Stable-Baselines3"}
 COLOURS = {"arac": "tab:blue", "sbx": "tab:orange", "stable_baselines3": "tab:green"}

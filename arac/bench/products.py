@@ -10,7 +10,7 @@ import numpy as np
 from jax.interpreters import partial_eval
 
 from arac.bench.machine import by_turns
-from arac.compiling import compiled
+from arac.learning.jit import compiled
 
 
 class Product(NamedTuple):

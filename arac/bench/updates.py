@@ -12,18 +12,19 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from arac import envs, updates
+from arac import envs
+from arac.algorithms.presets import paper_table
 from arac.bench.machine import by_turns, filled_replay
 from arac.bench.products import Product, products_loop, products_of
-from arac.compiling import compiled
-from arac.critics import init_critic, widened
 from arac.envs.tasks import full_name
-from arac.losses import Felt
-from arac.policies import FlowPolicy
-from arac.population import over_members, take
-from arac.presets import paper_table
-from arac.replay import Contents, gather
-from arac.updates import ActorLearner, CriticLearner, Forces, Rules
+from arac.learning import sac_updates
+from arac.learning.jit import compiled
+from arac.learning.losses import Felt
+from arac.learning.sac_updates import ActorLearner, CriticLearner, Forces, Rules
+from arac.models.critics import init_critic, widened
+from arac.models.policies import FlowPolicy
+from arac.models.stacked import over_members, take
+from arac.replay.buffer import Contents, gather
 
 MEMBERS, ELITES, ARCHIVED = 5, 2, 5
 PAPERS_RULES = Rules(0.99, 0.005, 3e-4, batch_size=256, ar_divergence="kl", ar_base="own")
@@ -90,7 +91,7 @@ def cases(observation_size: int, action_size: int, flows: int, sigma: float | No
     contents = filled_replay(observation_size, action_size, STORED).contents
     key = jax.random.key(0)
     keys = jax.random.split(key, MEMBERS)
-    optimiser = updates.adam(RULES)
+    optimiser = sac_updates.adam(RULES)
 
     def policy(key: jax.Array) -> FlowPolicy:
         return FlowPolicy.init(key, observation_size, action_size, hidden=(256,), flows=flows, sigma=sigma)
@@ -99,33 +100,33 @@ def cases(observation_size: int, action_size: int, flows: int, sigma: float | No
     actors = ActorLearner(population, jax.vmap(optimiser.init)(population))
     critic = init_critic(key, "value", observation_size, action_size, (256, 256))
     learner = CriticLearner(critic, optimiser.init(critic.online))
-    drawn = updates.draw(RULES.batch_size, contents, key)
+    drawn = sac_updates.draw(RULES.batch_size, contents, key)
     batch, wide = gather(contents, drawn.positions), widened(learner, action_size)
 
     one = take(population, 0)
     yield Case(
         "critic",
-        updates.critic_updates,
+        sac_updates.critic_updates,
         (RULES, learner, one, 0.2, contents, key),
         sampling_loop(contents, keys[:1]),
         adam_loop(critic.online, learner.optimiser),
-        products_of(lambda: updates.critic_step(RULES, wide, one, jnp.float32(0.2), batch, drawn.noise)),
+        products_of(lambda: sac_updates.critic_step(RULES, wide, one, jnp.float32(0.2), batch, drawn.noise)),
     )
 
-    draws = jax.vmap(lambda key: updates.draw(RULES.batch_size, contents, key))(keys)
+    draws = jax.vmap(lambda key: sac_updates.draw(RULES.batch_size, contents, key))(keys)
     observations = jax.vmap(lambda where: gather(contents, where).observation)(draws.positions)
 
     def actor_case(name: str, rules: Rules, forces: Forces | None) -> Case:
         def one_update() -> Any:
-            partners = updates.draw_partners(key, MEMBERS)
+            partners = sac_updates.draw_partners(key, MEMBERS)
             temperature = jnp.float32(0.2)
-            return updates.population_step(
+            return sac_updates.population_step(
                 rules, actors, wide.critic, temperature, forces, partners, observations, draws.noise
             )
 
         return Case(
             name,
-            updates.actor_updates,
+            sac_updates.actor_updates,
             (rules, actors, critic, 0.2, forces, contents, keys),
             sampling_loop(contents, keys),
             adam_loop(actors.policy, actors.optimiser, stacked=True),
@@ -149,14 +150,14 @@ def sampling_loop(contents: Contents, keys: jax.Array) -> Callable[[int], Any]:
 
     @jax.jit
     def run(n: int, contents: Contents) -> jax.Array:
-        def draw(i: Any) -> updates.Draw:
-            return jax.vmap(lambda key: updates.draw(RULES.batch_size, contents, jax.random.fold_in(key, i)))(keys)
+        def draw(i: Any) -> sac_updates.Draw:
+            return jax.vmap(lambda key: sac_updates.draw(RULES.batch_size, contents, jax.random.fold_in(key, i)))(keys)
 
-        def use(drawn: updates.Draw, total: jax.Array) -> jax.Array:
+        def use(drawn: sac_updates.Draw, total: jax.Array) -> jax.Array:
             sampled = jax.lax.optimization_barrier((gather(contents, drawn.positions), drawn.noise))
             return total + sum(leaf.ravel()[0] for leaf in jax.tree.leaves(sampled))
 
-        return updates.repeat(0, n, draw, use, jnp.zeros(()))
+        return sac_updates.repeat(0, n, draw, use, jnp.zeros(()))
 
     return lambda n: run(n, contents)
 
@@ -165,7 +166,7 @@ def adam_loop(parameters: Any, optimiser: Any, *, stacked: bool = False) -> Call
     """n steps of the optimiser with a gradient that costs nothing."""
 
     def step(parameters: Any, optimiser: Any) -> tuple[Any, Any]:
-        return updates.gradient_step(RULES, parameters, parameters, optimiser)
+        return sac_updates.gradient_step(RULES, parameters, parameters, optimiser)
 
     def once(_: int, carry: tuple[Any, Any]) -> tuple[Any, Any]:
         return jax.vmap(step)(*carry) if stacked else step(*carry)

@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 # JAX tells of devices that are not there; a user of the command has not asked.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+from arac.cli.common import hanging, wrapped
 from arac.cli.completion import completion
 from arac.cli.experiments import bench, report, reproduce
-from arac.cli.exporting import export
-from arac.cli.looking import examine, list_things
-from arac.cli.playing import play
-from arac.cli.sweeping import sweep
-from arac.cli.training import evaluate, resume, train
-from arac.cli.watching import watch
-from arac.cli.words import hanging, wrapped
+from arac.cli.export import export
+from arac.cli.inspect import examine, list_things
+from arac.cli.play import play
+from arac.cli.sweep import sweep
+from arac.cli.train import evaluate, resume, train
+from arac.cli.watch import watch
 from arac.errors import EnvironmentFailure, StorageFailure, UserError
-from arac.processes import outlive_readers
+from arac.utils.processes import outlive_readers
 
 HELP = {
     "train ENV": "train ARAC, or --algo another, on a Gymnasium environment",

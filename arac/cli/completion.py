@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import tyro
 
-from arac.cli.words import parse
+from arac.cli.common import parse
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def options(command: str, *, algo: str = "arac") -> Options:
 
 def _names() -> dict[str, tuple[str, ...]]:
     """The values of flags, and the first words of commands, whose parsers take any word."""
-    from arac.algorithms import ALGORITHMS
+    from arac.algorithms.registry import ALGORITHMS
     from arac.bench import PARTS
     from arac.envs.tasks import TASKS
     from arac.experiments.catalogue import EXPERIMENTS
@@ -100,7 +100,7 @@ def _names() -> dict[str, tuple[str, ...]]:
 
 def _all_options() -> dict[str, Options]:
     """Of each command; of train with each algorithm, and all of these together."""
-    from arac.algorithms import ALGORITHMS
+    from arac.algorithms.registry import ALGORITHMS
     from arac.cli import COMMANDS
 
     training = {f"train {name}": options("train", algo=name) for name in ALGORITHMS}

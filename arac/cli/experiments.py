@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from arac.cli.words import parse, say_stopped
+from arac.cli.common import parse, say_stopped
 from arac.errors import EnvironmentFailure, UserError
 
 if TYPE_CHECKING:
     from arac.experiments.catalogue import Experiment
     from arac.experiments.planning import Size
-    from arac.sweeps.engines import Engine
+    from arac.sweeps.backends import Engine
     from arac.sweeps.jobs import Job
 
 
@@ -92,7 +92,7 @@ class BenchArgs:
 
 def bench(argv: list[str]) -> None:
     from arac import bench
-    from arac.compiling import keep_between_runs
+    from arac.learning.jit import keep_between_runs
 
     args = parse(BenchArgs, "bench", argv)
     keep_between_runs()
@@ -103,8 +103,8 @@ def bench(argv: list[str]) -> None:
 
 
 def reproduce(argv: list[str]) -> None:
-    from arac.compiling import keep_between_runs
     from arac.experiments.catalogue import EXPERIMENTS
+    from arac.learning.jit import keep_between_runs
     from arac.sweeps import choose
     from arac.sweeps.jobs import check
     from arac.sweeps.keeping import make, missing
@@ -151,8 +151,8 @@ def _carry_out(
     Returns:
         How some runs failed, if they did.
     """
-    from arac.sweeps.carrying_out import carry_out
     from arac.sweeps.keeping import keep
+    from arac.sweeps.scheduler import carry_out
 
     def on_finish(job: "Job") -> None:
         if experiment.measure is not None:
@@ -206,7 +206,7 @@ def _ask(jobs: "list[Job]", folder: Path, engine: "Engine", agreed: bool) -> Non
 
 
 def report(argv: list[str]) -> None:
-    from arac.experiments import report
+    from arac.analysis import report
 
     args = parse(ReportArgs, "report", argv)
     if not args.runs:

@@ -8,7 +8,7 @@ from gymnasium.envs.mujoco import MujocoEnv
 from gymnasium.envs.mujoco.humanoid_v5 import DEFAULT_CAMERA_CONFIG, HumanoidEnv
 from gymnasium.spaces import Box
 
-from arac.envs.simulation import simulation
+from arac.envs.mujoco_models import simulation
 
 # What each motor of rllab's body multiplies its control with.
 _GEARS = {

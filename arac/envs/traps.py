@@ -8,7 +8,7 @@ from gymnasium.envs.mujoco import MujocoEnv
 from gymnasium.envs.mujoco.ant_v5 import AntEnv
 from gymnasium.spaces import Box
 
-from arac.envs.simulation import simulation
+from arac.envs.mujoco_models import simulation
 
 # Centre and half sizes of each wall.
 WALL_BOXES = (((13, -2, 0), (1, 0.3, 2)), ((13, 2, 0), (1, 0.3, 2)), ((14, 0, 0), (0.3, 2, 2)))

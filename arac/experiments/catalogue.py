@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from arac.algorithms import ALGORITHMS
+from arac.algorithms.registry import ALGORITHMS
 from arac.experiments import deceptive, didactic, grid, repulsion
 from arac.experiments.planning import Size
 from arac.sweeps.jobs import Job

@@ -10,7 +10,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from arac.algorithms import find
+from arac.agents.classes import load
+from arac.algorithms.registry import find
 from arac.envs import traps
 from arac.envs.deceptive import DeceptivePoint, PointMaze
 from arac.envs.tasks import full_name
@@ -18,13 +19,12 @@ from arac.errors import UserError
 from arac.experiments.outputs import so_far, write
 from arac.experiments.planning import Size, planned, slug
 from arac.experiments.playing import play_each
-from arac.files import write_durably
-from arac.plotting import pyplot
 from arac.rollout.episode import Episode
-from arac.runs import versions
+from arac.storage.run_folder import versions
 from arac.sweeps.jobs import Job, run_name
 from arac.sweeps.keeping import measured_at, only_measured
-from arac.systems import load
+from arac.utils.atomic_io import write_durably
+from arac.utils.plotting import pyplot
 
 Box = tuple[float, float, float, float]  # left, bottom, right, top
 

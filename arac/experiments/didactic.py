@@ -21,17 +21,17 @@ import rich.progress
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float
 
-from arac import streams
 from arac.experiments.outputs import write
 from arac.experiments.planning import Size
-from arac.losses import Base, Divergence, Felt, attraction_repulsion_loss
-from arac.plotting import pyplot
-from arac.policies import FlowPolicy, gaussian
-from arac.policies import flows as radial
-from arac.policies.flow_policy import pre_tanh_log_prob
-from arac.population import take
-from arac.runs import versions
+from arac.learning.losses import Base, Divergence, Felt, attraction_repulsion_loss
+from arac.models.policies import FlowPolicy, gaussian
+from arac.models.policies import radial_flow as radial
+from arac.models.policies.flow_policy import pre_tanh_log_prob
+from arac.models.stacked import take
+from arac.storage.run_folder import versions
 from arac.sweeps.jobs import Job
+from arac.utils.plotting import pyplot
+from arac.utils.rng import stream_key
 
 # The expert: a crescent around the repulsive policy, which stands where training starts.
 EXPERT_RADIUS, EXPERT_STD = 2.6, 0.6
@@ -116,7 +116,7 @@ def train(
     l1: float = 0.0,
 ) -> list[FlowPolicy]:
     """The policies at each of the times, the first of which is the beginning; stacked by repulsion, then by seed."""
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(streams.key(0, "didactic"), jnp.arange(seeds))
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(stream_key(0, "didactic"), jnp.arange(seeds))
     policies = jax.vmap(lambda _: jax.vmap(partial(_beginning, contender))(keys))(jnp.array(repulsions))
     optimiser = optax.adam(LEARNING_RATE)
     slope = jax.grad(partial(loss, contender, l1=l1))

@@ -11,19 +11,20 @@ from typing import NamedTuple
 import numpy as np
 import rich.progress
 
-from arac import envs, presets
-from arac.algorithms import find
-from arac.algorithms.shared import Context
+from arac import envs
+from arac.agents.classes import AGENTS
+from arac.algorithms import presets
+from arac.algorithms.base import Context
+from arac.algorithms.registry import find
 from arac.envs import EnvSpec
-from arac.processes import cores
-from arac.progress import Progress
 from arac.rollout.episode import Episode, Task
-from arac.rollout.local import LocalPool
+from arac.rollout.local_pool import LocalPool
 from arac.rollout.rollouts import Rollouts
+from arac.storage.timings import Spent, pace
 from arac.sweeps.jobs import Job, steps_of, system_of
-from arac.sweeps.ledger import together
-from arac.systems import AGENTS
-from arac.timings import Spent, pace
+from arac.sweeps.status import together
+from arac.utils.processes import cores
+from arac.utils.progress import Progress
 
 _EPISODE = 10  # steps of a made-up episode: populations play many of them
 _GENERATIONS = 3  # the first fills replay, in the second all is compiled, the third is timed

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from arac import presets
-from arac.config import ARACConfig
+from arac.algorithms import presets
+from arac.algorithms.config import ARACConfig
+from arac.analysis import report
 from arac.envs.tasks import TASKS
-from arac.experiments import report
 from arac.experiments.planning import Size, planned
 from arac.sweeps import champions
 from arac.sweeps.jobs import Job

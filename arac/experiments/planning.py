@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from arac import envs, presets
-from arac.algorithms import find
+from arac import envs
+from arac.algorithms import presets
+from arac.algorithms.registry import find
 from arac.sweeps.jobs import Job, checked, run_name
 
 

@@ -1,10 +1,10 @@
 """Trained populations at play."""
 
-from arac.agent import Agent
-from arac.progress import Progress
+from arac.agents.agent import Agent
 from arac.rollout.episode import Episode
-from arac.rollout.local import LocalPool
+from arac.rollout.local_pool import LocalPool
 from arac.rollout.rollouts import Rollouts
+from arac.utils.progress import Progress
 
 
 def play_each(agent: Agent, episodes: int = 1) -> list[list[Episode]]:

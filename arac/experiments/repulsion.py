@@ -16,24 +16,25 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from arac import runs, streams
-from arac.agent import Agent
-from arac.config import ARACConfig
-from arac.diversity import mean_kl, pairwise_kl
+from arac.agents.agent import Agent
+from arac.agents.classes import load
+from arac.algorithms.config import ARACConfig
+from arac.analysis.statistics import improvement_interval
 from arac.errors import UserError
 from arac.experiments import repulsion_figures
 from arac.experiments.outputs import so_far, write
 from arac.experiments.planning import Size, planned, slug
 from arac.experiments.playing import play_each
-from arac.experiments.statistics import improvement_interval
-from arac.files import write_durably
-from arac.losses import sampled_kl
-from arac.metrics import read_evaluations
-from arac.population import take
-from arac.runs import versions
+from arac.learning.losses import sampled_kl
+from arac.models.stacked import take
+from arac.population.diversity import mean_kl, pairwise_kl
+from arac.storage import run_folder
+from arac.storage.metrics import read_evaluations
+from arac.storage.run_folder import versions
 from arac.sweeps.jobs import Job, run_name
 from arac.sweeps.keeping import measured_at, only_measured
-from arac.systems import load
+from arac.utils.atomic_io import write_durably
+from arac.utils.rng import stream_rng
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "lambda 0": {"ar_coefficient": 0.0},
@@ -145,7 +146,7 @@ def measure(folder: Path) -> None:
         return
     visited = np.concatenate([episode.observations for [episode] in play_each(agent)])
     spec, seed, members = agent.env, agent.description.seed, agent.config.population_size
-    rng = streams.rng(seed, "repulsion")
+    rng = stream_rng(seed, "repulsion")
     states = rng.choice(visited, STATES, replace=len(visited) < STATES)
     several = rng.choice(visited, STATES_FOR_KL)
     noise = rng.standard_normal((STATES_FOR_KL, spec.action_size), np.float32)
@@ -165,7 +166,7 @@ def measure(folder: Path) -> None:
 
 def outcome(env: str, variant: str, seed: int, folder: Path) -> Outcome:
     found = json.loads((folder / "outcome.json").read_text())
-    description, _ = runs.read(folder)
+    description, _ = run_folder.read(folder)
     return Outcome(
         env=env,
         variant=variant,

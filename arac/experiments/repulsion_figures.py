@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from arac.config import ARACConfig
-from arac.diversity import mean_kl
-from arac.plotting import pyplot
+from arac.algorithms.config import ARACConfig
+from arac.population.diversity import mean_kl
+from arac.utils.plotting import pyplot
 
 if TYPE_CHECKING:
     from arac.experiments.repulsion import Outcome

@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from arac import streams
 from arac.errors import EnvironmentFailure
+from arac.utils.rng import stream_rng
 
 # random: uniform actions; explore: with a policy's own noise; drift: the same, with noise that remembers; mode: none.
 Acting: TypeAlias = Literal["random", "explore", "drift", "mode"]
@@ -90,7 +90,7 @@ def run(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Episode:
 
 def by_steps(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Generator[list[float], None, Episode]:
     """The same, for who wants to look in between: gives the rewards so far after the reset and after each step."""
-    rng = streams.rng(task.seed, task.stream, *task.counters)
+    rng = stream_rng(task.seed, task.stream, *task.counters)
     shape = env.observation_space.shape
     drawn = int(rng.integers(2**31))
     observation, _ = env.reset(seed=drawn if task.reset_seed is None else task.reset_seed)

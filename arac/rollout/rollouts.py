@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from arac import streams
-from arac.population import members
-from arac.progress import Progress
+from arac.models.stacked import members
 from arac.rollout.episode import Acting, Episode, Task
+from arac.utils.progress import Progress
+from arac.utils.rng import stream_rng
 
 
 class Pool(Protocol):
@@ -86,7 +86,7 @@ class Rollouts:
 
 def start_of(seed: int, stream: str, generation: int, episode: int) -> int:
     """Return what the environment is reset with in an episode of an evaluation, whoever plays it."""
-    return int(streams.rng(seed, f"{stream}-start", generation, episode).integers(2**31))
+    return int(stream_rng(seed, f"{stream}-start", generation, episode).integers(2**31))
 
 
 def _by_member(flat: list[Episode], episodes: int) -> list[list[Episode]]:

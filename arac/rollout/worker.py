@@ -16,8 +16,8 @@ from multiprocessing.connection import Connection
 import mujoco
 
 from arac.envs import EnvSpec, make
-from arac.processes import end_with, outlive_readers
 from arac.rollout.episode import Failure, played
+from arac.utils.processes import end_with, outlive_readers
 
 
 def serve(pipe: Connection) -> None:

@@ -7,9 +7,9 @@ from typing import Any, Literal, TypeAlias
 
 from arac.errors import UserError
 from arac.sweeps import spec as specs
-from arac.sweeps.carrying_out import RETRIES, carry_out
-from arac.sweeps.engines import Engine, LocalEngine, RayEngine
-from arac.sweeps.launch import ONE_CORE, Resources
+from arac.sweeps.backends import Engine, LocalEngine, RayEngine
+from arac.sweeps.process import ONE_CORE, Resources
+from arac.sweeps.scheduler import RETRIES, carry_out
 
 EngineName: TypeAlias = Literal["local", "ray"]
 

@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from arac.files import write_durably
+from arac.agents.classes import load
 from arac.sweeps.keeping import measured_at
-from arac.systems import load
+from arac.utils.atomic_io import write_durably
 
 
 def measure(folder: Path, episodes: int) -> None:

@@ -10,8 +10,8 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from arac.display import HEARTBEAT, clock
-from arac.sweeps.ledger import Entry, Ledger, State
+from arac.sweeps.status import Entry, Ledger, State
+from arac.training.display import HEARTBEAT, clock
 
 _COLOURS = {"waiting": "dim", "running": "cyan", "stopped": "yellow", "finished": "green", "failed": "red"}
 # Those that move come first where there is no room for all.

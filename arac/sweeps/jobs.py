@@ -12,14 +12,16 @@ from typing import Any
 
 import tomli_w
 
-from arac import checkpoint, envs, presets, runs
-from arac.algorithms import Algorithm, find
-from arac.algorithms.shared import learning_steps
-from arac.description import Description, check_seed
+from arac import envs
+from arac.algorithms import presets
+from arac.algorithms.base import learning_steps
+from arac.algorithms.registry import Algorithm, find
 from arac.envs import EnvSpec
 from arac.envs.tasks import full_name
 from arac.errors import UserError
-from arac.training import check_run
+from arac.storage import checkpoint, run_folder
+from arac.storage.run_spec import Description, check_seed
+from arac.training.loop import check_run
 
 # Seconds that a process may still hold its run's lock while it is being killed.
 _DYING = 3.0
@@ -140,7 +142,7 @@ def check_found(job: Job, folder: Path) -> int:
     Raises:
         UserError: if it is not the job's, or is to be longer.
     """
-    found, steps = runs.read(folder)
+    found, steps = run_folder.read(folder)
     task = _task(job.env, json.dumps(job.env_kwargs), job.max_episode_steps)
     if differences := _described(find(job.algorithm), task, job).differences(found.identity()):
         what = "; ".join(differences[:3])
@@ -158,7 +160,7 @@ def _task(env: str, kwargs: str, limit: int | None) -> EnvSpec:
 def becomes_free(folder: Path, patience: float) -> bool:
     """Whether nobody works on a run, or soon nobody does any more."""
     give_up = time.monotonic() + patience
-    while runs.is_locked(folder):
+    while run_folder.is_locked(folder):
         if time.monotonic() > give_up:
             return False
         time.sleep(0.1)

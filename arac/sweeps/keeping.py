@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from arac.errors import UserError
-from arac.files import write_durably
 from arac.sweeps.jobs import Job, check_found, steps_of
+from arac.utils.atomic_io import write_durably
 
 # The last one marks a folder as whole.
 FILES = ("evaluations.jsonl", "timings.jsonl", "champion.json", "champion.safetensors", "outcome.json", "config.toml")

@@ -1,10 +1,140 @@
-"""`python -m arac.sweeps.process LIFELINE WORDS`: an `arac` command that ends with the process that started it."""
+"""One run of a sweep in a process of its own, on cores that no other run has."""
 
+import os
+import socket
+import subprocess
 import sys
+import time
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
 
-from arac.cli import main
-from arac.processes import end_with
+from arac.errors import UserError
+from arac.sweeps.jobs import Job
+from arac.utils.processes import cores, how_it_ended, one_thread
 
-if __name__ == "__main__":
-    end_with(int(sys.argv[1]))
-    sys.exit(main(sys.argv[2:]))
+# Of a graphics card's memory, what the runs on it take together; the rest is the driver's.
+_GPU_MEMORY = 0.9
+# Characters of what a run wrote that are told if it fails: the end of a traceback.
+_TOLD = 4000
+
+
+class Resources(NamedTuple):
+    """What one run has to itself. With other cores the last digits of its results are others."""
+
+    cpus: int = 1
+    gpus: float = 0.0  # 0.25: four runs share one
+
+
+ONE_CORE = Resources()
+
+
+class Ended(NamedTuple):
+    """How a try at a run ended."""
+
+    status: int | None  # of its process; None if nobody knows
+    said: str  # the end of what it wrote, or what is known instead
+
+
+class RunProcess:
+    """Begins a run, or goes on with it; what it writes goes to its log. It is killed when this process ends."""
+
+    def __init__(self, job: Job, parent: Path, resources: Resources) -> None:
+        self._cores = _Cores(resources.cpus)
+        self._log = log_of(job, parent)
+        words = job.words(parent / job.name, cpus=resources.cpus)
+        with self._log.open("ab") as log:
+            lifeline, self._lifeline = os.pipe()
+            self._from = log.tell()
+            where = f"{socket.gethostname()}, cores {self._cores.numbers}"
+            log.write(f"--- {time.strftime('%F %T')} on {where}\n".encode())
+            log.flush()
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "arac.sweeps.child", str(lifeline), *words],
+                pass_fds=[lifeline],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                process_group=0,  # Ctrl-C passes it by: it is told to stop by us
+                env={**one_thread(), **_graphics(resources.gpus)},
+            )
+        os.close(lifeline)
+        if self._cores.numbers:
+            os.sched_setaffinity(self._process.pid, self._cores.numbers)
+
+    def poll(self) -> Ended | None:
+        """How it ended, if it has."""
+        status = self._process.poll()
+        if status is None:
+            return None
+        self._close()
+        with self._log.open("rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(self._from, size - 4 * _TOLD))
+            _, _, written = log.read().decode(errors="replace").partition("\n")
+        how = [f"it {how_it_ended(status)}"] if status < 0 or not written.strip() else []
+        return Ended(status, "\n".join([written.strip()[-_TOLD:], *how]).strip())
+
+    def ask_to_stop(self) -> None:
+        """It will save a checkpoint first."""
+        self._process.terminate()
+
+    def wait(self) -> None:
+        self._process.wait()
+        self._close()
+
+    def _close(self) -> None:
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+            self._cores.give_back()
+
+
+def log_of(job: Job, parent: Path) -> Path:
+    return parent / "logs" / f"{job.name}.log"
+
+
+def _graphics(gpus: float) -> dict[str, str]:
+    if gpus == 0:
+        return {"JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS", "cpu")}
+    return {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{_GPU_MEMORY * min(gpus, 1):.3f}"}
+
+
+_turns = count()  # so that runs without a core of their own are spread over all
+
+
+class _Cores:
+    """Cores of this machine, each taken by binding a socket to a name that only one can have at a time.
+
+    The kernel gives a name back however its process ends. Several sweeps, and several Ray nodes on one machine, so
+    keep out of each other's way. Where there are more runs than cores, some share.
+    """
+
+    def __init__(self, wanted: int) -> None:
+        self.numbers: list[int] = []
+        self._held: list[socket.socket] = []
+        if not hasattr(os, "sched_setaffinity"):
+            return
+        ours = cores()
+        if len(ours) < wanted:
+            raise UserError(f"A run needs {wanted} cores, and on {socket.gethostname()} there are {len(ours)} for it.")
+        for core in ours:
+            if len(self.numbers) < wanted and self._take(core):
+                self.numbers.append(core)
+        others = [core for core in ours if core not in self.numbers]
+        turn = next(_turns) if len(self.numbers) < wanted else 0
+        self.numbers += [others[(turn + more) % len(others)] for more in range(wanted - len(self.numbers))]
+
+    def _take(self, core: int) -> bool:
+        name = socket.socket(socket.AF_UNIX)
+        try:
+            name.bind(f"\0arac-core-{core}")
+        except OSError:
+            name.close()
+            return False
+        self._held.append(name)
+        return True
+
+    def give_back(self) -> None:
+        for name in self._held:
+            name.close()

@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 from arac.envs import EnvSpec, can_be_imported, is_found, make, name_of
 from arac.errors import EnvironmentFailure, UserError
-from arac.files import write_durably
-from arac.places import check_place
-from arac.progress import Progress
 from arac.rollout.episode import Episode, Task
-from arac.rollout.local import START_UP, Worker, WorkerLost
+from arac.rollout.local_pool import START_UP, Worker, WorkerLost
+from arac.utils.atomic_io import write_durably
+from arac.utils.paths import check_place
+from arac.utils.progress import Progress
 from arac.video.encoding import format_of
 from arac.video.scenes import CannotDraw, Film, Shot
 

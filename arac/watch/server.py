@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote
 
-from arac import runs, web
+from arac import web
 from arac.errors import UserError
+from arac.storage import run_folder
 from arac.watch import videos
-from arac.watch.following import Answer, Follower
+from arac.watch.run_reader import Answer, Follower
 
 _HOST = "127.0.0.1"
 _FILES = {
@@ -47,7 +48,7 @@ class Server(ThreadingHTTPServer):
         """
         if not folder.is_dir():
             raise UserError(f"There is no folder {folder}; give the folder of a run.")
-        runs.read_config(folder)
+        run_folder.read_config(folder)
         self.folder = folder
         self.follower = Follower(folder)
         self.files = {path: (web.file(*where).encode(), kind) for path, (*where, kind) in _FILES.items()}

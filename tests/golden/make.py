@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from arac.manifest import FORMAT
-from arac.systems import AGENTS
+from arac.agents.classes import AGENTS
+from arac.storage.manifest import FORMAT
 
 OBSERVATIONS = np.linspace(-1, 1, 12).reshape(3, 4).round(3)
 SETTINGS = {

@@ -10,8 +10,9 @@ from test_hostile import SMALL, newest, replace_state, reseal
 from torture import digest
 
 import arac
-from arac import checkpoint, cli, doctor
-from arac.files import seal
+from arac import cli
+from arac.storage import checkpoint, verify
+from arac.utils.atomic_io import seal
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def run(original, tmp_path):
 
 
 def findings(run):
-    return [(finding.level, finding.text) for finding in doctor.examine(run)]
+    return [(finding.level, finding.text) for finding in verify.examine(run)]
 
 
 def test_a_sound_run_is_sound(run, capsys):

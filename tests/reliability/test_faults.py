@@ -14,9 +14,12 @@ import pytest
 from torture import digest
 
 import arac
-from arac import checkpoint, cli, doctor, memory, runs, training
+from arac import cli
 from arac.envs import check
-from arac.replay import sample
+from arac.replay.buffer import sample
+from arac.storage import checkpoint, run_folder, verify
+from arac.training import loop
+from arac.utils import memory
 
 SMALL = {
     "hidden_size": 16,
@@ -42,7 +45,7 @@ def command(*words, cwd):
 
 
 def is_sound(folder):
-    return all(finding.level != "damaged" for finding in doctor.examine(folder))
+    return all(finding.level != "damaged" for finding in verify.examine(folder))
 
 
 def assert_same_state(one, other):
@@ -123,9 +126,9 @@ def test_parameters_that_are_not_finite_stop_the_run_before_they_are_saved(tmp_p
 def test_a_loss_that_is_not_finite_stops_the_run(undisturbed):
     _, agent = undisturbed
     losses = {"critic_loss": 1.0, "actor_loss": float("inf")}
-    row = training.Evaluation(1, 1, *[np.zeros((1, 1))] * 5, 0, losses)
+    row = loop.Evaluation(1, 1, *[np.zeros((1, 1))] * 5, 0, losses)
     with pytest.raises(arac.EnvironmentFailure, match="actor_loss is no longer finite"):
-        training._check_finite(agent.state, row)
+        loop._check_finite(agent.state, row)
 
 
 DISK = """
@@ -185,7 +188,7 @@ def test_a_second_process_on_a_run_stops_at_once_and_the_first_does_not_notice(b
         assert complaint.count("\n") == 1
         assert "Another process is working on run" in complaint or "already holds a run" in complaint
     assert process.poll() is None
-    assert any("a process is working on it" in finding.text for finding in doctor.examine(folder))
+    assert any("a process is working on it" in finding.text for finding in verify.examine(folder))
     process.send_signal(signal.SIGTERM)
     _, complaint = process.communicate(timeout=60)
     assert process.returncode == 130, complaint
@@ -268,10 +271,10 @@ def test_a_setting_that_the_checkpoint_does_not_know_had_its_default(undisturbed
 
 
 def test_other_versions_are_said(finished):
-    edit(finished, f'mujoco = "{runs.versions()["mujoco"]}"', 'mujoco = "1.2.3"')
+    edit(finished, f'mujoco = "{run_folder.versions()["mujoco"]}"', 'mujoco = "1.2.3"')
     said = []
     arac.resume(finished, say=said.append)
-    assert any(f"mujoco {runs.versions()['mujoco']} instead of 1.2.3" in sentence for sentence in said)
+    assert any(f"mujoco {run_folder.versions()['mujoco']} instead of 1.2.3" in sentence for sentence in said)
 
 
 @pytest.mark.parametrize("name", ["../x", "runs/../../x", "a\nb", "\x1b[2J"])
@@ -329,14 +332,14 @@ def test_a_folder_whose_run_was_killed_at_its_first_file_can_be_used(undisturbed
 def test_a_run_that_a_trained_agent_begins_has_its_first_checkpoint_before_it_is_a_run(tmp_path):
     agent = arac.SAC("helpers:Probe-v0", seed=1, **SMALL).learn(STEPS)
     steps = agent.state.env_steps
-    write, written = runs.write_durably, []
+    write, written = run_folder.write_durably, []
 
     def noted(path, data):
         written.append((path.name, [int(p.name) for p in checkpoint.list_checkpoints(path.parent)]))
         write(path, data)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "write_durably", noted)
+        patch.setattr(run_folder, "write_durably", noted)
         agent.learn(STEPS, run_dir=tmp_path / "run")
     assert written == [("config.toml", [steps])]
 
@@ -396,11 +399,11 @@ def test_rows_that_somebody_has_spoilt_do_not_fail_the_command(finished, capsys)
 
 
 def test_a_new_goal_keeps_the_versions_that_the_run_began_with(finished):
-    edit(finished, f'mujoco = "{runs.versions()["mujoco"]}"', 'mujoco = "1.2.3"')
+    edit(finished, f'mujoco = "{run_folder.versions()["mujoco"]}"', 'mujoco = "1.2.3"')
     said = []
     arac.resume(finished, total_steps=260, say=said.append)
     assert any("instead of 1.2.3" in sentence for sentence in said)
-    assert runs.other_versions(finished)
+    assert run_folder.other_versions(finished)
 
 
 def test_a_replay_buffer_that_does_not_fit_is_refused_with_its_size(tmp_path, monkeypatch, capsys):
@@ -423,10 +426,10 @@ def test_the_memory_that_is_needed_is_compared_with_what_is_free(monkeypatch):
     description = arac.SAC("InvertedPendulum-v5").description
     needed = 1_062_500 * (4 * 4 + 4 * 1 + 4 + 1) + 4 * 1_000_000
     monkeypatch.setattr(memory, "available", lambda: needed)
-    training.check_memory(description)
+    loop.check_memory(description)
     monkeypatch.setattr(memory, "available", lambda: needed - 1)
     with pytest.raises(arac.UserError, match=r"would take 30\.6 MB of memory, and 30\.6 MB is free"):
-        training.check_memory(description)
+        loop.check_memory(description)
 
 
 def test_the_free_memory_is_no_more_than_the_machine_has():

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import arac
-from arac import doctor
-from arac.description import Description
-from arac.manifest import FORMAT
+from arac.storage import verify
+from arac.storage.manifest import FORMAT
+from arac.storage.run_spec import Description
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CASES = [
@@ -41,7 +41,7 @@ def test_what_an_earlier_version_wrote_is_sound_and_goes_on(folder, name, tmp_pa
     expected = json.loads((folder / "expected.json").read_text())[name]
     run = tmp_path / "run"
     shutil.copytree(folder / name, run)
-    assert [finding.text for finding in doctor.examine(run) if finding.level == "damaged"] == []
+    assert [finding.text for finding in verify.examine(run) if finding.level == "damaged"] == []
     agent = arac.resume(run, say=lambda _: None)
     assert (agent.state.env_steps, len(agent.replay)) == (expected["env_steps"], expected["replay"])
     agent = arac.resume(run, total_steps=150, say=lambda _: None)

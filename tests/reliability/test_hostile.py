@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from torture import digest
 
 import arac
-from arac import agent_file, checkpoint, cli, doctor, manifest, trees
-from arac.files import Seal, seal, sha256
-from arac.replay import sample
+from arac import cli
+from arac.replay.buffer import sample
+from arac.storage import agent_file, checkpoint, manifest, pytree_io, verify
+from arac.utils.atomic_io import Seal, seal, sha256
 
 SMALL = {
     "hidden_size": 16,
@@ -61,10 +62,10 @@ def description(original):
 
 def restored(folder, description):
     """The bytes of the state and of a sample of replay that a resume would begin with, and what it skipped."""
-    replay = arac.algorithms.shared.init_replay(description.config, description.env)
+    replay = arac.algorithms.base.init_replay(description.config, description.env)
     loaded = checkpoint.load(folder, description.outline(), description.differences, replay)
     batch = sample(replay.contents, jax.random.key(0), 200)
-    arrays = [*trees.to_arrays(loaded.state).values(), *map(np.asarray, batch)]
+    arrays = [*pytree_io.to_arrays(loaded.state).values(), *map(np.asarray, batch)]
     return sha256(b"".join(array.tobytes() for array in arrays)), loaded.skipped
 
 
@@ -211,7 +212,7 @@ def test_a_pickle_in_place_of_a_file_is_not_read_as_one(where, run, saved, tmp_p
             arac.load(run if where == "config" else saved)
     else:
         assert restored(run, description)[0] == known[1]
-        list(doctor.examine(run))
+        list(verify.examine(run))
     assert not (tmp_path / "created").exists()
 
 
@@ -330,7 +331,7 @@ def test_a_strange_config_is_refused_or_passed_over_quickly(text, run):
     began = time.monotonic()
     with contextlib.suppress(arac.UserError):
         arac.resume(run, say=lambda _: None)
-    list(doctor.examine(run))
+    list(verify.examine(run))
     assert time.monotonic() - began < 60
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from torture import Torturer
 
-from arac.algorithms import ALGORITHMS
+from arac.algorithms.registry import ALGORITHMS
 
 LETTER = ("--preset", "paper-letter", "--noise-hold", "8")
 ARCHIVE = ("--ar-from", "archive", "--ar-base", "own", "--noise-hold", "8")

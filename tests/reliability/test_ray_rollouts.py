@@ -7,13 +7,14 @@ import pytest
 from helpers import Constant
 from torture import digest
 
-from arac import ARAC, CEMTD3, clusters, resume
+from arac import ARAC, CEMTD3, resume
 from arac.envs import check
 from arac.errors import EnvironmentFailure, Interrupted, UserError
-from arac.progress import Progress
-from arac.rollout.cluster import RayPool
 from arac.rollout.episode import Task
-from arac.rollout.local import LocalPool
+from arac.rollout.local_pool import LocalPool
+from arac.rollout.ray_pool import RayPool
+from arac.utils import ray_utils
+from arac.utils.progress import Progress
 
 ray = pytest.importorskip("ray")
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("connection")]
@@ -126,5 +127,5 @@ def test_it_stops_when_it_is_asked_to():
 
 
 def test_another_address_than_that_of_the_connection_is_refused():
-    with pytest.raises(UserError, match="connected to another cluster"), clusters.connected("h:1", show_output=True):
+    with pytest.raises(UserError, match="connected to another cluster"), ray_utils.connected("h:1", show_output=True):
         pass

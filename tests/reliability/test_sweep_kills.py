@@ -73,7 +73,7 @@ def pids_of(folder: Path) -> list[int]:
             here = (process / "cwd").readlink()
         except OSError:
             continue
-        if "arac.sweeps.process" in words and any(here / word == folder for word in words):
+        if "arac.sweeps.child" in words and any(here / word == folder for word in words):
             found.append(int(process.name))
     return found
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from arac.algorithms import ALGORITHMS
+from arac.algorithms.registry import ALGORITHMS
 
 SETTINGS = ["--hidden-size", "16", "--batch-size", "16", "--warmup-steps", "200", "--eval-interval", "300"]
 SETTINGS += ["--eval-episodes", "2", "--replay-capacity", "1000", "--checkpoint-interval", "60"]

@@ -1,0 +1,402 @@
+"""The Python face: `ARAC("Hopper-v5").learn(1_000_000)`, in the manner of Stable-Baselines3."""
+
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import jax
+import numpy as np
+
+from arac import envs
+from arac.agents.members import Cast, Member
+from arac.algorithms.base import Context, Evaluation, init_replay
+from arac.algorithms.presets import Preset, configured
+from arac.algorithms.registry import Algorithm
+from arac.envs import EnvSpec, Maker
+from arac.errors import Interrupted, UserError
+from arac.learning.jit import timed_compiling
+from arac.models.policies.custom import CustomPolicy
+from arac.replay.buffer import ReplayBuffer
+from arac.rollout.local_pool import LocalPool
+from arac.rollout.ray_pool import RayPool
+from arac.rollout.rollouts import Rollouts
+from arac.storage import agent_file, checkpoint, run_folder
+from arac.storage.agent_file import Policies, policies_of
+from arac.storage.metrics import fitness_at
+from arac.storage.run_folder import Run
+from arac.storage.run_spec import Description, check_policy, check_seed
+from arac.training import loop
+from arac.training.callbacks.base import Callback, Callbacks, as_list, informed
+from arac.training.display import Pace, choose
+from arac.utils import ray_utils
+from arac.utils.processes import cores
+from arac.utils.progress import Progress
+from arac.utils.validation import check_steps
+
+# What only the built-in stochastic policy has.
+_OF_FLOW_POLICIES = {"flows", "sigma", "ar_base"}
+
+
+class Score(NamedTuple):
+    """The return over whole episodes without noise."""
+
+    mean: float
+    std: float
+    returns: np.ndarray
+    lengths: np.ndarray
+
+
+class Agent:
+    """A system on a task: what it has learned, and the ways to teach, ask, measure and keep it."""
+
+    algorithm: ClassVar[Algorithm]
+
+    def __init__(
+        self,
+        env: str | Maker,
+        *,
+        seed: int = 0,
+        preset: Preset | bool = "paper",
+        max_episode_steps: int | None = None,
+        env_kwargs: dict[str, Any] | None = None,
+        policy: type[CustomPolicy] | None = None,
+        **config: Any,
+    ) -> None:
+        """Sets up a fresh agent with the paper's parameters for this task, where the paper has some.
+
+        Args:
+            env: a Gymnasium id, a task's short name such as `Hopper`, or a function or class that makes an
+                environment; with continuous observations and bounded continuous actions.
+            seed: fixes every random number of the run.
+            preset: "paper" starts from the paper's parameters for this task; "paper-letter" also from the paper's
+                attraction and repulsion to the letter; "published" and "public-code" have ERL and CERL as their papers
+                or their authors' programs have them; "none" (or False) starts from plain defaults.
+            max_episode_steps: a time limit, needed where the environment has none.
+            env_kwargs: keyword arguments of the environment.
+            policy: an action distribution of your own, for the soft actor-critics (docs/extending.md).
+            **config: any field of the algorithm's config.
+
+        Raises:
+            UserError: if the environment, the policy or a setting is not what it should be.
+        """
+        spec = envs.check(env, max_episode_steps=max_episode_steps, kwargs=env_kwargs)
+        settings, row = configured(self.algorithm.config, spec.id, config, preset=preset)
+        if policy is not None and (idle := config.keys() & _OF_FLOW_POLICIES):
+            raise UserError(
+                f"{sorted(idle)[0]} belongs to arac's flow policy and has no effect on yours: leave it out."
+            )
+        check_policy(policy, self.algorithm, spec)
+        description = Description(self.algorithm, spec, check_seed(seed), settings, row, policy)
+        description.outline()  # refuses what memory cannot hold
+        self._set_up(description, description.first_state())
+
+    def _set_up(self, description: Description, state: Any) -> None:
+        self.description = description
+        self.state = state
+        self._replay: ReplayBuffer | None = None
+        self._fitness: np.ndarray | None = None  # of the state, if it was evaluated
+        self._cast: Cast | None = None  # the members of a state, once they were asked for
+        self._noise = np.random.default_rng(description.seed)
+
+    def __repr__(self) -> str:
+        steps = f"env_steps={self.state.env_steps}"
+        return f"{type(self).__name__}({self.env.id!r}, seed={self.description.seed}, {steps})"
+
+    @property
+    def config(self) -> Any:
+        return self.description.config
+
+    @property
+    def env(self) -> EnvSpec:
+        return self.description.env
+
+    @property
+    def population(self) -> tuple[Member, ...]:
+        """All agents, each of which can act by itself."""
+        return self._members().population
+
+    @property
+    def archive(self) -> tuple[Member, ...]:
+        """The earlier policies that ARAC keeps; the other systems keep none."""
+        return self._members().archive
+
+    @property
+    def champion(self) -> Member:
+        """The agent to hand over: the fittest one, or what the system has instead (CEM-TD3: its mean)."""
+        return self.population[self.state.champion]
+
+    def _members(self) -> Cast:
+        if self._cast is None or self._cast.state is not self.state:
+            self._cast = Cast.of(self.state, self.env, self._noise, self._fitness)
+        return self._cast
+
+    @property
+    def replay(self) -> ReplayBuffer:
+        """Made when it is first needed, because it is large."""
+        if self._replay is None:
+            self._replay = init_replay(self.config, self.env)
+        return self._replay
+
+    def learn(
+        self,
+        total_steps: int,
+        *,
+        run_dir: str | os.PathLike[str] | None = None,
+        progress_bar: bool = False,
+        callback: Callbacks = None,
+    ) -> Self:
+        """Trains for `total_steps` more environment steps.
+
+        Args:
+            total_steps: how many; whole generations are played, so a few more may come out.
+            run_dir: a new folder for metrics and checkpoints; without one nothing is written.
+            progress_bar: show a live panel, or plain lines where the output is not a terminal.
+            callback: one or a list of `arac.callbacks`, or a function that is called after each generation with this
+                agent and the row of its evaluation, or None; False stops the run.
+
+        Raises:
+            UserError: if the numbers do not fit together, or the folder is taken.
+            EnvironmentFailure: if the environment fails.
+            StorageFailure: if the run folder cannot be written.
+            KeyboardInterrupt: after Ctrl-C, with a checkpoint written if there is a run folder.
+        """
+        callbacks = as_list(callback)
+        if isinstance(self.state, Policies):
+            raise UserError("This agent was saved with its policies only, and cannot learn: train a new one.")
+        target = self.state.env_steps + check_steps("total_steps", total_steps)
+        loop.check_run(self.description, target)
+        self.description.check_found()
+        if self._replay is None:
+            loop.check_memory(self.description)
+        run = None
+        if run_dir is not None:
+            if self.config.rollouts == "ray":
+                ray_utils.check()
+            else:
+                LocalPool.check(self.env, self._workers())
+            self.replay.forget_files()
+            run = Run.create(Path(run_dir), self.description, target, self.state, self.replay)
+        with nullcontext() if run is None else closing(run):
+            self._train(target, run, progress_bar, callbacks)
+        return self
+
+    @classmethod
+    def resume(
+        cls,
+        run_dir: str | os.PathLike[str],
+        *,
+        total_steps: int | None = None,
+        env: Maker | None = None,
+        policy: type[CustomPolicy] | None = None,
+        workers: int | Literal["auto"] | None = None,
+        rollouts: Literal["local", "ray"] | None = None,
+        progress_bar: bool = False,
+        callback: Callbacks = None,
+        say: Callable[[str], None] = warnings.warn,
+    ) -> Self:
+        """Goes on with a run, from its newest whole checkpoint, as if it had never stopped.
+
+        Args:
+            run_dir: the run's folder.
+            total_steps: a new goal, counted from the run's beginning, if it should go further than it was started for.
+            env: the function or class that makes the environment, if the run began with one.
+            policy: the class of your own, if the run began with one.
+            workers: another number of worker processes from here on; results do not depend on it.
+            rollouts: another place for episodes from here on; nor on this.
+            progress_bar: as for `learn`.
+            callback: as for `learn`.
+            say: told in a sentence what was found, before training begins.
+
+        Raises:
+            UserError: if the folder holds no run of this algorithm, or the goal is lower than before.
+            EnvironmentFailure, StorageFailure, KeyboardInterrupt: as for `learn`.
+        """
+        folder, callbacks = Path(run_dir), as_list(callback)
+        description, goal = run_folder.read(folder, env, policy)
+        target = goal if total_steps is None else check_steps("total_steps", total_steps)
+        if target < goal:
+            raise UserError(f"The number of steps may only grow: the run was started for {goal:,}, got {target:,}.")
+        cls._check_kind(description)
+        loop.check_run(description, target)
+        loop.check_memory(description)
+        chosen = {"workers": workers, "rollouts": rollouts}
+        changed: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+        here = replace(description, config=replace(description.config, **changed))
+        here.check_found()
+        outline = description.outline()
+        with closing(Run(folder, description)) as run:
+            replay = init_replay(description.config, description.env)
+            state, found = run.restore(outline, replay)
+            if target > goal:
+                run.aim(target)
+            agent = cls._made(here, state, replay)
+            agent._fitness = fitness_at(folder, state.env_steps)
+            for sentence in [*found, *_said_of_versions(folder)]:
+                say(sentence)
+            reached = agent.state.env_steps
+            if reached >= target:
+                say(f"{folder} is already at {reached:,} of {target:,} steps; a higher number of steps lets it go on.")
+                return agent
+            say(f"{cls.algorithm.title} on {agent.env.id} goes on in {folder} from {reached:,} to {target:,} steps")
+            agent._train(target, run, progress_bar, callbacks)
+        return agent
+
+    def _train(self, target: int, run: Run | None, show: bool, callbacks: list[Callback]) -> None:
+        progress = Progress()
+        with timed_compiling() as compiling:
+            pace = Pace(self.state.env_steps, target, self.config.warmup_steps, compiling)
+            title = f"{self.algorithm.title} · {self.env.id} · seed {self.description.seed}"
+            display = choose(progress, pace, title, getattr(self.config, "archive_capacity", None), show=show)
+            told = informed(callbacks, self, run.folder if run else None)
+            with progress.heeding_signals(), self._training_pool() as pool, display, told as audience:
+                rollouts = Rollouts(pool, self.description.seed, progress)
+                context = Context(self.config, self.env, self.description.seed, target, self.replay, rollouts, progress)
+                keeper = loop.Keeper(context, run, self.state, self._come_to)
+                audience.outcome = loop.train(self.algorithm, context, keeper, display, audience)
+        if audience.outcome == "interrupted":
+            raise Interrupted
+
+    def _come_to(self, state: Any, evaluation: Evaluation | None) -> None:
+        """What acts, is measured and is saved from here on, and how it was measured, if it was."""
+        if state is not self.state:
+            self.state = state
+            self._fitness = None if evaluation is None else evaluation.fitness
+
+    def _training_pool(self) -> LocalPool | RayPool:
+        if self.config.rollouts == "ray":
+            return RayPool(self.env, self._episode_limit())
+        return LocalPool(self.env, self._workers(), self._episode_limit())
+
+    def _episode_limit(self) -> float | None:
+        return None if self.config.episode_timeout == "none" else self.config.episode_timeout
+
+    def _workers(self) -> int:
+        return len(cores()) if self.config.workers == "auto" else self.config.workers
+
+    def predict(
+        self, observation: Any, state: None = None, episode_start: Any = None, deterministic: bool = False
+    ) -> tuple[np.ndarray, None]:
+        """The champion's action, as `Member.predict` has it; in the manner of Stable-Baselines3."""
+        return self.champion.predict(observation, state, episode_start, deterministic)
+
+    def evaluate(
+        self,
+        episodes: int = 100,
+        *,
+        seed: int = 0,
+        reset_seeds: Sequence[int] | None = None,
+        progress: Progress | None = None,
+    ) -> Score:
+        """The champion over fresh episodes, without noise. Training never sees these episodes' seeds.
+
+        Args:
+            episodes: how many.
+            seed: another number gives other episodes.
+            reset_seeds: instead of both: one episode from `env.reset(seed=...)` with each of these, for a comparison
+                with numbers from elsewhere.
+            progress: to be told of each episode.
+
+        Raises:
+            UserError: if there are no episodes to play, or a seed is none.
+            EnvironmentFailure: if the environment fails.
+        """
+        if reset_seeds is not None:
+            episodes = len(reset_seeds)
+        if episodes < 1:
+            raise UserError(f"episodes must be at least 1, got {episodes}.")
+        for one in (seed, *(() if reset_seeds is None else reset_seeds)):
+            check_seed(one)
+        self.description.check_found()
+        with LocalPool(self.env, min(self._workers(), episodes), self._episode_limit()) as pool:
+            rollouts = Rollouts(pool, self.description.seed, progress or Progress())
+            if reset_seeds is not None:
+                played = rollouts.evaluate_on(self.champion.policy, reset_seeds)
+            else:
+                champion = jax.tree.map(lambda leaf: leaf[None], self.champion.policy)
+                [played] = rollouts.evaluate(champion, seed, episodes, stream="fresh")
+        returns = np.array([episode.total for episode in played])
+        return Score(float(returns.mean()), float(returns.std()), returns, np.array([len(e) for e in played]))
+
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Writes the champion into one npz file of plain arrays, to act without JAX and without arac.
+
+        Raises:
+            UserError: if it is a policy of your own.
+        """
+        self.champion.export(path)
+
+    def save(self, path: str | os.PathLike[str], *, only: Literal["champion", "population"] | None = None) -> None:
+        """Write the agent into one safetensors file.
+
+        Args:
+            path: the file.
+            only: the champion's policy or the population's policies alone: a small file that acts, is evaluated, filmed
+                and exported like any other, and cannot learn on. By default all that was learned, but for replay.
+
+        Raises:
+            UserError: if `only` is neither.
+        """
+        if only not in (None, "champion", "population"):
+            raise UserError(f"only must be 'champion' or 'population', got {only!r}.")
+        state = self.state if only is None else policies_of(self.state, champion_only=only == "champion")
+        agent_file.write(Path(path), self.description, state)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        env: Maker | None = None,
+        policy: type[CustomPolicy] | None = None,
+        say: Callable[[str], None] = warnings.warn,
+    ) -> Self:
+        """An agent from a file that `save` wrote, or from a run folder's newest whole checkpoint.
+
+        It can act, be measured and learn on, with an empty replay buffer; `resume` is the exact way to go on with a
+        run.
+
+        Args:
+            path: the file or the folder.
+            env: the function or class that makes the environment, if it began with one.
+            policy: the class of your own, if it began with one.
+            say: told in a sentence if a newer checkpoint is damaged.
+
+        Raises:
+            UserError: if there is no such thing, or it is another algorithm's.
+        """
+        path = Path(path)
+        if not path.is_dir():
+            description, state = agent_file.read(path, env, policy)
+            cls._check_kind(description)
+            return cls._made(description, state)
+        description, _ = run_folder.read(path, env, policy)
+        cls._check_kind(description)
+        state, _, skipped = checkpoint.load(path, description.outline(), description.differences)
+        for reason in skipped:
+            say(f"skipped {reason}")
+        agent = cls._made(description, state)
+        agent._fitness = fitness_at(path, state.env_steps)
+        return agent
+
+    @classmethod
+    def _check_kind(cls, description: Description) -> None:
+        if description.algorithm is not cls.algorithm:
+            raise UserError(
+                f"This holds {description.algorithm.name}, not {cls.algorithm.name}; arac.load loads either."
+            )
+
+    @classmethod
+    def _made(cls, description: Description, state: Any, replay: ReplayBuffer | None = None) -> Self:
+        agent = cls.__new__(cls)
+        agent._set_up(description, state)
+        agent._replay = replay
+        return agent
+
+
+def _said_of_versions(folder: Path) -> list[str]:
+    others = run_folder.other_versions(folder)
+    return [f"the run was made with other versions ({', '.join(others)}): the last digits may differ"] if others else []

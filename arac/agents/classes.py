@@ -1,0 +1,73 @@
+"""The systems by name, each an agent; and whichever one a folder or a file holds."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from arac.agents.agent import Agent
+from arac.algorithms import registry
+from arac.storage import agent_file, run_folder
+
+
+class ARAC(Agent):
+    """Attraction-Repulsion Actor-Critic."""
+
+    algorithm = registry.ALGORITHMS["arac"]
+
+
+class SAC(Agent):
+    """Soft Actor-Critic."""
+
+    algorithm = registry.ALGORITHMS["sac"]
+
+
+class SACNF(Agent):
+    """Soft Actor-Critic with a radial-flow policy."""
+
+    algorithm = registry.ALGORITHMS["sac_nf"]
+
+
+class TD3(Agent):
+    """Twin Delayed DDPG."""
+
+    algorithm = registry.ALGORITHMS["td3"]
+
+
+class CEMTD3(Agent):
+    """The cross-entropy method over actors, half of which learn with TD3."""
+
+    algorithm = registry.ALGORITHMS["cem_td3"]
+
+
+class ERL(Agent):
+    """Evolutionary Reinforcement Learning: a genetic algorithm and a DDPG learner."""
+
+    algorithm = registry.ALGORITHMS["erl"]
+
+
+class CERL(Agent):
+    """Collaborative Evolutionary Reinforcement Learning: a genetic algorithm and a portfolio of TD3 learners."""
+
+    algorithm = registry.ALGORITHMS["cerl"]
+
+
+AGENTS: dict[str, type[Agent]] = {agent.algorithm.name: agent for agent in (ARAC, SAC, SACNF, TD3, CEMTD3, ERL, CERL)}
+
+
+def load(path: str | os.PathLike[str], **options: Any) -> Agent:
+    """Whichever agent a run folder or a saved file holds; the options are those of `Agent.load`.
+
+    Raises:
+        UserError: if there is no such thing.
+    """
+    path = Path(path)
+    return _kind(run_folder.read_config(path) if path.is_dir() else agent_file.read_table(path)).load(path, **options)
+
+
+def resume(run_dir: str | os.PathLike[str], **options: Any) -> Agent:
+    """Goes on with whichever agent's run a folder holds; the options are those of `Agent.resume`."""
+    return _kind(run_folder.read_config(Path(run_dir))).resume(run_dir, **options)
+
+
+def _kind(table: dict[str, Any]) -> type[Agent]:
+    return AGENTS[registry.find(str(table.get("algorithm"))).name]

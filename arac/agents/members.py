@@ -1,0 +1,106 @@
+"""The agents of a population one by one, as a user meets them: each can act by itself."""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from arac.envs import EnvSpec
+from arac.envs.observations import flattened
+from arac.errors import UserError
+from arac.models.policies.custom import Own
+from arac.models.stacked import members, take
+from arac.rollout.episode import stretch
+from arac.storage import export
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One agent: of the population, of the archive, or the champion."""
+
+    policy: Any = field(repr=False)  # with NumPy leaves; its actions lie in [-1, 1]
+    env: EnvSpec = field(repr=False)
+    rng: np.random.Generator = field(repr=False)  # of the noise
+    fitness: float | None  # its mean return when it was evaluated; None if it has not been since it last learned
+    is_elite: bool  # of the population's last ranking
+
+    def predict(
+        self, observation: Any, state: None = None, episode_start: Any = None, deterministic: bool = False
+    ) -> tuple[np.ndarray, None]:
+        """Its action for one observation or a batch of them, in the environment's units.
+
+        Args:
+            observation: what the environment gives, or the same flattened; with a leading axis for a batch.
+            state: for Stable-Baselines3's callers; the policy has no memory.
+            episode_start: likewise.
+            deterministic: without noise.
+
+        Raises:
+            UserError: if that is no observation of the environment, or has NaN or infinity in it.
+        """
+        flat = flattened(self.env, observation)
+        if not np.isfinite(flat).all():
+            raise UserError(_says_where(flat, self.env))
+        if deterministic:
+            action = self.policy.mode(flat)
+        else:
+            shape = (*flat.shape[:-1], self.env.action_size)
+            action = self.policy.act(flat, self.rng.standard_normal(shape, np.float32))
+        return stretch(action, self.env.low, self.env.high, self.env.action_dtype), None
+
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Writes what acts into one npz file of plain arrays, to be used without JAX and without arac.
+
+        Raises:
+            UserError: if it is a policy of your own, whose arithmetic only your class knows.
+        """
+        export.write(Path(path), self.policy, self.env)
+
+
+class Cast(NamedTuple):
+    """All members that a state holds."""
+
+    state: Any
+    population: tuple[Member, ...]
+    archive: tuple[Member, ...]
+
+    @staticmethod
+    def of(state: Any, env: EnvSpec, rng: np.random.Generator, fitness: np.ndarray | None) -> "Cast":
+        """`fitness` is of all members, or of the champion alone, as it was measured; other lengths tell nothing."""
+        policies = _one_by_one(state.population)
+        known = dict.fromkeys(range(len(policies)))
+        measured = {len(policies): range(len(policies)), 1: [state.champion]}
+        if fitness is not None and len(fitness) in measured:
+            known |= dict(zip(measured[len(fitness)], map(float, fitness), strict=True))
+        elites = getattr(state, "elites", (state.champion,))
+        population = tuple(
+            Member(policy, env, rng, known[number], number in elites) for number, policy in enumerate(policies)
+        )
+        return Cast(state, population, _archived(state, env, rng))
+
+
+def _archived(state: Any, env: EnvSpec, rng: np.random.Generator) -> tuple[Member, ...]:
+    """Of ARAC alone: the other systems keep none."""
+    archive = getattr(state, "archive", None)
+    if archive is None or archive.size == 0:
+        return ()
+    policies = _one_by_one(take(archive.policies, np.arange(archive.size)))
+    return tuple(
+        Member(policy, env, rng, float(fitness), is_elite=False)
+        for policy, fitness in zip(policies, archive.fitness, strict=False)
+    )
+
+
+def _says_where(observation: np.ndarray, env: EnvSpec) -> str:
+    """Describe the first number of an observation that is not finite."""
+    *batch, place = np.argwhere(~np.isfinite(observation))[0].tolist()
+    which = f" of observation {', '.join(map(str, batch))}" if batch else ""
+    value = observation[(*batch, place)]
+    return f"predict got {value} at index {place}{which}: every number of an observation of {env.id} must be finite."
+
+
+def _one_by_one(population: Any) -> list[Any]:
+    """Policies with NumPy leaves; those of the user's own as objects of the user's class."""
+    return [policy.policy if isinstance(policy, Own) else policy for policy in members(population)]

@@ -1,0 +1,76 @@
+"""The settings for a task: the paper's and the authors' parameters, in the files beside this one."""
+
+import dataclasses
+import re
+import tomllib
+from functools import cache
+from importlib import resources
+from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+
+from arac.algorithms.config import Config
+from arac.envs import suggestion
+from arac.envs.tasks import VARIANTS
+from arac.errors import UserError
+
+AnyConfig = TypeVar("AnyConfig", bound=Config)
+
+
+Preset: TypeAlias = Literal["paper", "paper-letter", "published", "public-code", "none"]
+
+
+def configured(
+    kind: type[AnyConfig], env_id: str, overrides: dict[str, Any], *, preset: Preset | bool = "paper"
+) -> tuple[AnyConfig, str | None]:
+    """Return the config for a task, and the name of the row of parameters it starts from, if there is one.
+
+    Args:
+        kind: the algorithm's config.
+        env_id: the task.
+        overrides: settings that differ from the preset.
+        preset: "paper" (or True) takes the paper's parameters for this task; "none" (or False) does not; the others
+            also take the algorithm's settings of that name (`Config.named_presets`).
+
+    Raises:
+        UserError: if an override is not a field, or its value is not allowed, or the algorithm has no such preset.
+    """
+    name = ("paper" if preset else "none") if isinstance(preset, bool) else preset
+    offered = [name for name in get_args(Preset) if name in ("paper", "none", *kind.named_presets)]
+    if name not in offered:
+        raise UserError(f"preset must be one of {', '.join(offered)} for {_words(kind)}, got {preset!r}.")
+    fields = [field.name for field in dataclasses.fields(kind)]
+    for setting in overrides:
+        if setting not in fields:
+            raise UserError(f"{_words(kind)} has no setting {setting!r}.{suggestion(setting, fields)}")
+    row = None if name == "none" else _table(kind.preset_table).get(task_name(env_id))
+    chosen = {field: row[field] for field in kind.preset_fields} if row else {}
+    several = {field for field, hint in get_type_hints(kind).items() if get_origin(hint) is tuple}
+    given = {
+        setting: tuple(value) if setting in several and isinstance(value, list) else value
+        for setting, value in overrides.items()
+    }
+    return kind(**{**chosen, **kind.named_presets.get(name, {}), **given}), task_name(env_id) if chosen else None
+
+
+def _words(kind: type[Config]) -> str:
+    return kind.__name__.removesuffix("Config")
+
+
+def default_steps(env_id: str) -> int:
+    """The paper's number of environment steps for a task; a million for all others."""
+    return paper_table().get(task_name(env_id), {}).get("steps", 1_000_000)
+
+
+def paper_table() -> dict[str, dict[str, Any]]:
+    """ARAC's parameters for each task."""
+    return _table("paper")
+
+
+@cache
+def _table(name: str) -> dict[str, dict[str, Any]]:
+    return tomllib.loads(resources.files("arac.algorithms.presets").joinpath(f"{name}.toml").read_text())
+
+
+def task_name(env_id: str) -> str:
+    """`arac/HumanoidRllab-v0` is HumanoidRllab, `Hopper-v5` and `module:Hopper-v5` are Hopper, variants too."""
+    name = re.sub(r"-v\d+$", "", re.split("[/:]", env_id)[-1])
+    return VARIANTS.get(name, name)

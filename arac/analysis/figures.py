@@ -1,0 +1,128 @@
+"""The learning curves as PNG and PDF: as measured, as the paper draws them, and robust, with a panel for each task."""
+
+from collections.abc import Mapping
+from itertools import cycle
+from math import ceil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from arac.analysis import paper
+from arac.analysis.curves import WINDOW, Band, Curve
+from arac.analysis.grouping import Study
+from arac.analysis.statistics import LEAST_RUNS
+from arac.utils.plotting import pyplot
+
+
+class Look(NamedTuple):
+    """How a system is drawn everywhere: a colour on light and on dark ground, and a mark besides the colour."""
+
+    light: str
+    dark: str
+    mark: str
+
+
+# Chosen by search: as far apart as can be for people who see no red or no green, and 3:1 against their ground.
+_LOOKS = {
+    "arac": Look("#f65400", "#ec7f68", "o"),
+    "cem_td3": Look("#14a37f", "#3af080", "s"),
+    "cerl": Look("#5c5c60", "#e4e8f2", "X"),
+    "erl": Look("#3b2400", "#8a6e00", "D"),
+    "sac_nf": Look("#0042c4", "#575ae8", "^"),
+    "sac": Look("#0096fd", "#77a9da", "v"),
+    "td3": Look("#600070", "#bb2895", "P"),
+}
+_VARIANTS = (
+    Look("#7a4a21", "#d9a877", "*"),
+    Look("#4a3aa7", "#a9a0ff", "<"),
+    Look("#b3266f", "#ff8fc3", ">"),
+    Look("#3b6b12", "#a9d86e", "p"),
+    Look("#1f6f7a", "#7fdbe6", "h"),
+    Look("#8a6d00", "#e0cf6a", "d"),
+)
+STYLES = {
+    "mean": "mean ± one standard deviation over seeds, as measured",
+    "paper": "mean ± one standard deviation over seeds, Savitzky-Golay window 7",
+    "robust": f"interquartile mean, with 95 % interval from {LEAST_RUNS} seeds on, as measured",
+}
+_LETTERS = 13  # of a legend, in an inch
+_LONGEST = 48  # letters of a label: as many as have room below one panel
+_ROUGH = f"not smoothed, under {WINDOW} evaluations: "
+Curves = Mapping[tuple[str, str], Curve]
+
+
+def looks(systems: Mapping[str, str]) -> dict[str, Look]:
+    """One look for each system: fixed for the seven, from a second row of colours for variants of them."""
+    variants = cycle(_VARIANTS)
+    return {
+        label: _LOOKS[algorithm] if label == paper.SYSTEMS[algorithm] else next(variants)
+        for label, algorithm in systems.items()
+    }
+
+
+def draw(study: Study, curves: Curves, out: Path) -> None:
+    """Write curves_mean, curves_paper and curves_robust, as .png and .pdf; `curves` are by task and system."""
+    plt = pyplot()
+    tasks = [task for task in study.tasks if any(of == task for of, _ in curves)]
+    if not tasks:
+        return
+    seen = looks(study.systems)
+    columns = {1: 1, 2: 2, 4: 2}.get(len(tasks), 3 if len(tasks) <= 6 else 4)
+    handles = [_handle(seen[system], system) for system in study.systems if any(s == system for _, s in curves)]
+    longest = max(len(handle.get_label()) for handle in handles)
+    beside = max(min(len(handles), 4, int(_LETTERS * 4.4 * columns / (longest + 8))), 1)  # 8: line, mark and gap
+    size = (4.4 * columns, 3.3 * ceil(len(tasks) / columns) + 0.7 + 0.22 * ceil(len(handles) / beside))
+    for style, words in STYLES.items():
+        figure, panels = plt.subplots(
+            ceil(len(tasks) / columns), columns, figsize=size, layout="constrained", squeeze=False
+        )
+        for axes, task in zip(panels.flat, tasks, strict=False):
+            _panel(axes, task, {system: one for (of, system), one in curves.items() if of == task}, style, seen)
+        for axes in panels.flat[len(tasks) :]:
+            axes.set_axis_off()
+        figure.suptitle(f"Return of the champion: {words}", fontsize="medium")
+        figure.legend(handles=handles, loc="outside lower center", ncols=beside, frameon=False)
+        figure.savefig(out / f"curves_{style}.png", dpi=150)
+        figure.savefig(out / f"curves_{style}.pdf", metadata={"CreationDate": None})
+        plt.close(figure)
+
+
+def _panel(axes: Any, task: str, curves: Mapping[str, Curve], style: str, seen: Mapping[str, Look]) -> None:
+    rough = []
+    for system, curve in curves.items():
+        look = seen[system]
+        band: Band = getattr(curve, style)
+        every = ceil(len(curve.steps) / 12)
+        marks = {"marker": look.mark, "markersize": 4, "markevery": every}
+        axes.fill_between(curve.steps, band.low, band.high, color=look.light, alpha=0.15, linewidth=0)
+        axes.plot(curve.steps, band.value, color=look.light, linewidth=1, linestyle=":", alpha=0.8)
+        full = np.where(curve.count == len(curve.runs), band.value, np.nan)
+        axes.plot(curve.steps, full, color=look.light, linewidth=1.8, **marks)
+        if not curve.smoothed:
+            rough.append(system)
+    axes.set_title(_plain(task), fontsize="medium", loc="left")
+    if rough and style == "paper":
+        which = "all" if len(rough) == len(curves) else ", ".join(rough)
+        text = axes.text(0.01, 0.99, _ROUGH + _plain(which), fontsize=7, va="top", transform=axes.transAxes)
+        text.set_in_layout(False)
+    axes.set(xlabel="environment steps", ylabel="return")
+    axes.xaxis.set_major_formatter(_short)
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.grid(alpha=0.25, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _plain(text: str) -> str:
+    """As it is written: Matplotlib would read formulas between dollars, and a long line leaves a panel no room."""
+    return (text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…").replace("$", r"\$")
+
+
+def _short(steps: float, _place: int | None = None) -> str:
+    return f"{steps / 1e6:g}M" if abs(steps) >= 1e6 else f"{steps / 1e3:g}k" if steps else "0"
+
+
+def _handle(look: Look, label: str) -> Any:
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], color=look.light, marker=look.mark, markersize=5, linewidth=1.8, label=_plain(label))

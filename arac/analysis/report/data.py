@@ -1,0 +1,90 @@
+"""What the page's scripts draw: plain lists and numbers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from arac.analysis import figures, tables
+from arac.analysis.curves import WINDOW, Band, Curve
+from arac.analysis.grouping import Study
+from arac.analysis.run_records import Record
+from arac.analysis.summary import THRESHOLDS, Comparison
+
+_NOTE = (
+    "Each run counts with its evaluation nearest to the last step that all finished runs of its task have reached, or "
+    "all runs where none is finished ({at}). {left_out}"
+    "Normalised: 0 is the worst run of a task among those shown, 1 the best; tasks with runs all alike are left out."
+)
+
+
+def collect(
+    study: Study,
+    curves: figures.Curves,
+    comparisons: Sequence[Comparison],
+    index: Mapping[str, int],
+    looks: Mapping[str, figures.Look],
+) -> dict[str, Any]:
+    """Everything, with systems by their place in `index`."""
+    tasks = [task for task in study.tasks if any(of == task for of, _ in curves)]
+    return {
+        "window": WINDOW,
+        "thresholds": THRESHOLDS.tolist(),
+        "systems": [
+            {"label": system, "name": system.partition(", ")[0], "mark": looks[system].mark} for system in index
+        ],
+        "tasks": [{"name": task, "curves": _curves(study, curves, task, index)} for task in tasks],
+        "comparisons": [_comparison(one, index) for one in comparisons],
+        "runs": [
+            _run(record, index[group.system], f"{group.task} · {group.system} · seed {record.seed}")
+            for group in study.groups
+            for record in group.measured
+        ],
+    }
+
+
+def _curves(study: Study, curves: figures.Curves, task: str, index: Mapping[str, int]) -> list[dict[str, Any]]:
+    return [
+        _curve(curves[task, group.system], group.measured, index[group.system])
+        for group in study.on(task)
+        if (task, group.system) in curves
+    ]
+
+
+def _curve(curve: Curve, records: Sequence[Record], system: int) -> dict[str, Any]:
+    return {
+        "system": system,
+        "steps": curve.steps.tolist(),
+        "count": curve.count.tolist(),
+        "total": len(records),
+        "smoothed": curve.smoothed,
+        "mean": _band(curve.mean),
+        "paper": _band(curve.paper),
+        "robust": _band(curve.robust),
+        "runs": [{"seed": record.seed, "x": record.steps.tolist(), "y": record.returns.tolist()} for record in records],
+    }
+
+
+def _band(band: Band) -> dict[str, list[float]]:
+    return {name: line.tolist() for name, line in zip(Band._fields, band, strict=True)}
+
+
+def _comparison(one: Comparison, index: Mapping[str, int]) -> dict[str, Any]:
+    at = ", ".join(f"{task} at {steps:,}" for task, steps in one.at.items())
+    left_out = "".join(f"{tables.left_out(task, one.at[task], runs)} " for task, runs in one.left_out.items())
+    return {
+        "scope": one.scope,
+        "tasks": one.tasks,
+        "note": _NOTE.format(at=at, left_out=left_out),
+        "interquartile": [
+            {"system": index[system], "tasks": one.tasks_of[system], **value._asdict()}
+            for system, value in one.interquartile.items()
+        ],
+        "improvement": [
+            {"system": index[system], "over": {index[other]: value._asdict() for other, value in over.items()}}
+            for system, over in one.improvement.items()
+        ],
+        "profile": [{"system": index[system], "values": line.tolist()} for system, line in one.profile.items()],
+    }
+
+
+def _run(record: Record, system: int, name: str) -> dict[str, Any]:
+    return {"name": name, "system": system, **record.series()}

@@ -1,0 +1,300 @@
+"""Run folders as records: what each holds, and in words what is wrong with those that cannot be read."""
+
+import math
+import os
+import reprlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, count, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from arac.algorithms.registry import find
+from arac.analysis.paper import SYSTEMS
+from arac.errors import UserError
+from arac.storage import run_folder
+from arac.storage.run_spec import with_earlier_values
+from arac.storage.timings import timings, wall_clock
+from arac.utils.atomic_io import read_bounded
+from arac.utils.safe_json import lines, named, number, numbers, parsed, whole
+
+# What makes a folder look like a run's.
+_MARKS = {"config.toml", "evaluations.jsonl", "timings.jsonl", ".beginning.tmp"}
+# The numbers of an evaluation that have a place of their own; a system reports others beside them.
+_RETURNS = {"champion_return", "champion_return_std"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """An evaluation, as far as our pages show it."""
+
+    env_steps: int
+    generation: int
+    champion: int
+    champion_return: float
+    champion_return_std: float
+    fresh: bool  # whether the champion's return is of other episodes than those that chose it
+    fitness: tuple[float, ...]
+    elites: tuple[int, ...]
+    archive_size: int
+    mean_kl: float | None
+    kl: tuple[tuple[float, ...], ...]
+    losses: dict[str, float]  # and what else the system reports
+    repulsion: dict[str, float]  # the share of each source: "members", or the steps at which policies were archived
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a run folder holds."""
+
+    name: str
+    env: str
+    kwargs: dict[str, Any]
+    max_episode_steps: int | None
+    algorithm: str
+    policy: str | None  # the name of the user's own class, if the algorithm's was not wanted
+    seed: int
+    planned: int
+    settings: dict[str, Any]
+    versions: dict[str, str]
+    rows: tuple[Row, ...]
+    steps_done: int
+    seconds: float | None
+    champion: Float[np.ndarray, " episode"] | None  # its returns over fresh episodes, measured after training
+    remarks: tuple[str, ...]
+
+    @property
+    def finished(self) -> bool:
+        return self.steps_done >= self.planned
+
+    @cached_property
+    def steps(self) -> Float[np.ndarray, " evaluation"]:
+        return np.array([row.env_steps for row in self.rows], float)
+
+    @cached_property
+    def returns(self) -> Float[np.ndarray, " evaluation"]:
+        return np.array([row.champion_return for row in self.rows], float)
+
+    def series(self) -> dict[str, Any]:
+        """Plain lists for a page to draw; there must be an evaluation."""
+        members = max(len(row.fitness) for row in self.rows)
+        return {
+            "steps": self.steps.tolist(),
+            "champion": self.returns.tolist(),
+            "fitness": [
+                [row.fitness[m] if m < len(row.fitness) else None for row in self.rows] for m in range(members)
+            ],
+            "archive": [row.archive_size for row in self.rows],
+            "mean_kl": [row.mean_kl for row in self.rows],
+            "kl": self.rows[-1].kl,
+        }
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A folder that looks like a run's and cannot be used."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Collection:
+    records: tuple[Record, ...]
+    broken: tuple[Broken, ...]
+
+
+def collect(folders: Sequence[Path]) -> Collection:
+    """Reads every run folder at or below the given ones, each once.
+
+    Raises:
+        UserError: if a given folder is none, or there is no run that can be read.
+    """
+    records: list[Record] = []
+    broken: list[Broken] = []
+    for name, folder in _find(folders):
+        try:
+            records.append(read(folder, name))
+        except ValueError as error:
+            broken.append(Broken(name, str(error)))
+        except OSError as error:
+            broken.append(Broken(name, f"the system refuses to read it ({error.strerror})"))
+    if not records:
+        where = ", ".join(map(str, folders))
+        if broken:
+            raise UserError(f"No run below {where} can be read; the first of {len(broken)}: {broken[0].reason}.")
+        raise UserError(f"There is no run at or below {where}; give folders that `arac train` wrote.")
+    return Collection(tuple(records), tuple(broken))
+
+
+def _find(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+    """Folders that look like runs, each with a name of its own that begins with the given folder's, if it can."""
+    seen: set[Path] = set()
+    names: set[str] = set()
+    for root in folders:
+        if not root.is_dir():
+            raise UserError(f"{root} is not a folder; give run folders, or folders that hold some.")
+        for folder, files in walk(root):
+            if not _MARKS.isdisjoint(files) and folder.resolve() not in seen:
+                seen.add(folder.resolve())
+                names.add(name := _name(root, folder, names))
+                yield name, folder
+
+
+def walk(root: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Every folder at or below one, with the names of its files; not those that are parts of a run."""
+    for place, below, files in os.walk(root):
+        inner = () if _MARKS.isdisjoint(files) else run_folder.FOLDERS
+        below[:] = sorted(set(below).difference(inner))
+        yield Path(place), files
+
+
+def _name(root: Path, folder: Path, taken: set[str]) -> str:
+    """What a folder is called, as text: by its name runs are told apart, so that no two may have the same."""
+    short = Path(root.resolve().name) / folder.relative_to(root)
+    words = [os.fsencode(path).decode(errors="backslashreplace") for path in (short, folder)]
+    numbered = (f"{words[1]} ({number})" for number in count(2))
+    return next(name for name in chain(words, numbered) if name not in taken)
+
+
+def read(folder: Path, name: str) -> Record:
+    """One run folder.
+
+    Raises:
+        ValueError: with the reason in words, if it is not a run that can be used.
+    """
+    table = _config(folder)
+    rows, remarks = _evaluations(folder / "evaluations.jsonl")
+    times = timings(folder / "timings.jsonl")
+    steps_done = max([row.env_steps for row in rows] + [one.env_steps for one in times], default=0)
+    champion, complaint = _champion(folder / "champion.json", steps_done)
+    try:
+        environment = named(table["environment"], "environment")
+        limit = environment.get("max_episode_steps")
+        return Record(
+            name=name,
+            env=str(environment["id"]),
+            kwargs=named(environment.get("kwargs", {}), "kwargs"),
+            max_episode_steps=None if limit is None else whole(limit),
+            algorithm=_known(table["algorithm"]),
+            policy=_policy(table.get("policy")),
+            seed=whole(table["seed"]),
+            planned=whole(table["steps"]),
+            settings=with_earlier_values(named(table["config"], "config"), find(_known(table["algorithm"]))),
+            versions={name: str(value) for name, value in named(table.get("versions", {}), "versions").items()},
+            rows=rows,
+            steps_done=steps_done,
+            seconds=wall_clock(times),
+            champion=champion,
+            remarks=(*remarks, *complaint),
+        )
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"its config.toml is not the config of a run: {_reason(error)}") from None
+
+
+def _reason(error: KeyError | ValueError) -> str:
+    """What is wrong with a table, in words."""
+    return f"it has no {error}" if isinstance(error, KeyError) else str(error)
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    if (folder / ".beginning.tmp").exists() and not (folder / "config.toml").exists():
+        raise ValueError("it was stopped before the run had begun")
+    try:
+        return run_folder.read_config(folder)
+    except UserError as error:
+        if not (folder / "config.toml").exists():
+            raise ValueError("there is no config.toml in it") from None
+        said = str(error).partition("cannot be read: ")[2].rstrip(".")
+        raise ValueError(f"its config.toml cannot be read: {said}") from None
+
+
+def _known(algorithm: Any) -> str:
+    if not isinstance(algorithm, str) or algorithm not in SYSTEMS:
+        raise ValueError(f"there is no algorithm {reprlib.repr(algorithm)}")
+    return algorithm
+
+
+def _policy(name: Any) -> str | None:
+    if name is not None and not isinstance(name, str):
+        raise ValueError(f"{reprlib.repr(name)} is not the name of a policy")
+    return name
+
+
+def _evaluations(path: Path) -> tuple[tuple[Row, ...], list[str]]:
+    """The rows of a run, and what is to be said about them. A last line without an end is still being written."""
+    if not path.exists():
+        raise ValueError("there is no evaluations.jsonl in it")
+    found = lines(path)
+    rows = []
+    for at, line in enumerate(found, 1):
+        try:
+            rows.append(_row(parsed(line)))
+        except (ValueError, KeyError) as error:
+            raise ValueError(f"line {at} of its evaluations.jsonl is not an evaluation: {_reason(error)}") from None
+    if any(after.env_steps <= before.env_steps for before, after in pairwise(rows)):
+        raise ValueError("the steps in its evaluations.jsonl do not rise from row to row")
+    finite = tuple(row for row in rows if math.isfinite(row.champion_return))
+    left_out = len(rows) - len(finite)
+    return finite, [f"{left_out} of its evaluations are left out: their return is not a finite number"] * bool(left_out)
+
+
+def _row(row: dict[str, Any]) -> Row:
+    fitness = numbers(row["fitness"])
+    diversity = named(row.get("diversity") or {}, "diversity")
+    mean_kl = diversity.get("mean_kl")
+    kl = _square(diversity.get("kl") or [])
+    repulsion = named(row.get("repulsion") or {}, "repulsion")
+    acting = {"repulsion_acting": number(repulsion["acting"])} if "acting" in repulsion else {}
+    return Row(
+        env_steps=whole(row["env_steps"]),
+        generation=whole(row["generation"]),
+        champion=whole(row["champion"]),
+        champion_return=number(row["champion_return"]),
+        champion_return_std=number(row["champion_return_std"]),
+        fresh=len(fitness) == 1 or "champion_returns" in row,
+        fitness=fitness,
+        elites=tuple(map(int, numbers(row["elites"]))),
+        archive_size=whole(row.get("archive_size", 0)),
+        mean_kl=None if mean_kl is None else number(mean_kl),
+        kl=kl,
+        losses={name: number(value) for name, value in row.items() if isinstance(value, float) and name not in _RETURNS}
+        | acting,
+        repulsion={name: number(share) for name, share in named(repulsion.get("shares") or {}, "shares").items()},
+    )
+
+
+def _square(value: Any) -> tuple[tuple[float, ...], ...]:
+    lines = tuple(map(numbers, value)) if isinstance(value, list) else ()
+    if not isinstance(value, list) or any(len(line) != len(lines) for line in lines):
+        raise ValueError("the divergences are no square")
+    return lines
+
+
+def _champion(path: Path, steps_done: int) -> tuple[Float[np.ndarray, " episode"] | None, list[str]]:
+    """The champion's fresh episodes, where they were played after the last step; else what is wrong with them."""
+    if not path.exists():
+        return None, []
+    try:
+        table = parsed(read_bounded(path, 2**20))
+        returns, at = np.array(numbers(table["returns"])), whole(table["env_steps"])
+        if not len(returns) or not np.isfinite(returns).all():
+            raise ValueError("its returns are not finite numbers")
+    except OSError as error:
+        return None, [_without_champion(f"the system refuses ({error.strerror})")]
+    except (ValueError, KeyError) as error:
+        return None, [_without_champion(_reason(error))]
+    if at < steps_done:
+        return None, [
+            f"its champion's fresh episodes are left out: they were played at {at:,} steps, and the run went on to "
+            f"{steps_done:,}"
+        ]
+    return returns, []
+
+
+def _without_champion(reason: str) -> str:
+    return f"its champion.json cannot be read, so the champion's fresh episodes are left out: {reason}"

@@ -1,0 +1,221 @@
+"""The numbers of a report: each system on each task beside the paper, and the systems against each other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from arac.analysis import paper, statistics
+from arac.analysis.grouping import Group, Study, as_in_paper
+from arac.analysis.paper import Erratum, Value
+from arac.analysis.run_records import Record
+from arac.analysis.statistics import Interval, improvement_interval, interquartile_interval
+
+THRESHOLDS = np.linspace(0, 1, 101)
+ALL_TASKS = "all tasks"
+_NOTHING = Interval(np.nan, np.nan, np.nan)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and standard deviation over seeds; None for the deviation of one seed."""
+
+    mean: float
+    std: float | None
+
+
+@dataclass(frozen=True)
+class Line:
+    """A system on a task: a line of the table."""
+
+    task: str
+    system: str
+    algorithm: str
+    seeds: int  # runs with an evaluation
+    unfinished: int
+    ends: tuple[int, int]  # the fewest and the most steps at which a run's evaluations end
+    maximum: Spread
+    final: Spread
+    area: Spread
+    champion: Spread | None  # over seeds, of the means of fresh episodes
+    champions: int  # runs behind it
+    robust: Interval  # interquartile mean at `robust_at`; all NaN where no run has got there
+    robust_at: int
+    robust_seeds: int  # runs behind it
+    left_out: tuple[str, ...]  # the others, in words
+    paper: Value | None
+    ranks: tuple[int, int] | None  # ours and the paper's by the maximum, among the systems that both have
+    errata: tuple[Erratum, ...]  # about the paper's value
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The systems against each other on one task or on all."""
+
+    scope: str
+    tasks: int
+    tasks_of: dict[str, int]  # how many of them each system has
+    at: dict[str, int]  # the steps at which the runs of each task are compared
+    left_out: dict[str, tuple[str, ...]]  # the runs of each task that have not got there, in words
+    interquartile: dict[str, Interval]  # of scores: returns on one task, normalised ones on all; NaN where none is left
+    improvement: dict[str, dict[str, Interval]]  # of the first over the second
+    profile: dict[str, Float[np.ndarray, " threshold"]]  # of normalised scores
+
+
+def lines(study: Study) -> list[Line]:
+    """The table, task by task; a group without an evaluation has no line."""
+    found = []
+    for task in study.tasks:
+        groups = [group for group in study.on(task) if group.measured]
+        ranks, at = _ranks(groups), common_steps(groups)
+        found += [_line(group, at, ranks.get(group.system)) for group in groups]
+    return found
+
+
+def comparisons(study: Study) -> list[Comparison]:
+    """On all tasks together, where there are several, and on each."""
+    scores: dict[str, dict[str, np.ndarray]] = {}
+    at: dict[str, int] = {}
+    late: dict[str, tuple[str, ...]] = {}
+    for task in study.tasks:
+        groups = [group for group in study.on(task) if group.measured]
+        if groups:
+            at[task] = common_steps(groups)
+            late[task] = tuple(words for group in groups for words in _left_out(group, at[task]))
+        for group in groups:
+            scores.setdefault(group.system, {})[task] = scores_at(group.measured, at[task])
+    scores = {system: scores[system] for system in study.systems if system in scores}
+    several = [_compare(ALL_TASKS, list(at), scores, at, late)] if len(at) > 1 else []
+    return several + [_compare(task, [task], scores, at, late) for task in at]
+
+
+def common_steps(groups: Sequence[Group]) -> int:
+    """The last step that all finished runs of a task have reached; all runs, where none is finished.
+
+    At that step runs are compared. One that has just begun does not draw the others back to its beginning.
+    """
+    runs = [record for group in groups for record in group.measured]
+    done = [record for record in runs if record.finished] or runs
+    return int(min((record.steps[-1] for record in done), default=0))
+
+
+def scores_at(records: Sequence[Record], steps: int) -> Float[np.ndarray, " run"]:
+    """The return of each run that has reached a step, at its evaluation nearest to it."""
+    there = [record for record in records if record.steps[-1] >= steps]
+    return np.array([record.returns[np.abs(record.steps - steps).argmin()] for record in there])
+
+
+def _left_out(group: Group, steps: int) -> list[str]:
+    """The runs that have not reached a step."""
+    late = [record for record in group.measured if record.steps[-1] < steps]
+    return [f"{group.system} seed {record.seed} (at {record.steps[-1]:,.0f})" for record in late]
+
+
+def normalised(scores: dict[str, dict[str, np.ndarray]], tasks: Sequence[str]) -> dict[str, dict[str, np.ndarray]]:
+    """Scores from 0 for the worst run of a task to 1 for its best; a task whose runs are all alike is left out."""
+    scaled: dict[str, dict[str, np.ndarray]] = {}
+    for task in tasks:
+        pooled = np.concatenate([of[task] for of in scores.values() if task in of])
+        low, width = pooled.min(), np.ptp(pooled)
+        for system, of in scores.items():
+            if task in of and width > 0:
+                scaled.setdefault(system, {})[task] = (of[task] - low) / width
+    return {system: scaled[system] for system in scores if system in scaled}
+
+
+def paper_value(group: Group) -> Value | None:
+    """The paper's, for the paper's system: a variant of one has none."""
+    plain = all(map(as_in_paper, group.records))
+    return paper.value(group.paper_task, group.algorithm) if plain else None
+
+
+def _line(group: Group, at: int, ranks: tuple[int, int] | None) -> Line:
+    runs = group.measured
+    ends = [int(record.steps[-1]) for record in runs]
+    scores = scores_at(runs, at)
+    champions = [float(record.champion.mean()) for record in runs if record.champion is not None]
+    return Line(
+        task=group.task,
+        system=group.system,
+        algorithm=group.algorithm,
+        seeds=len(runs),
+        unfinished=sum(not record.finished for record in runs),
+        ends=(min(ends), max(ends)),
+        maximum=_spread([statistics.maximum(record.returns) for record in runs]),
+        final=_spread([statistics.final(record.returns) for record in runs]),
+        area=_spread([statistics.area(record.steps, record.returns) for record in runs]),
+        champion=_spread(champions) if champions else None,
+        champions=len(champions),
+        robust=interquartile_interval({group.task: scores}) if len(scores) else _NOTHING,
+        robust_at=at,
+        robust_seeds=len(scores),
+        left_out=tuple(_left_out(group, at)),
+        paper=(value := paper_value(group)),
+        ranks=ranks,
+        errata=tuple(paper.errata(group.paper_task, group.algorithm)) if value else (),
+    )
+
+
+def _spread(values: Sequence[float]) -> Spread:
+    return Spread(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None)
+
+
+def _ranks(groups: Sequence[Group]) -> dict[str, tuple[int, int]]:
+    """Places by the maximum, ours and the paper's, among the systems that both have; one alone has none."""
+    theirs = {group.system: value.mean for group in groups if (value := paper_value(group))}
+    ours = {
+        group.system: float(np.mean([statistics.maximum(record.returns) for record in group.measured]))
+        for group in groups
+        if group.system in theirs
+    }
+    algorithms = {group.system: group.algorithm for group in groups if group.system in theirs}
+    mine, others = _places(ours, algorithms), _places(theirs, algorithms)
+    return {system: (mine[system], others[system]) for system in theirs} if len(set(algorithms.values())) > 1 else {}
+
+
+def _places(values: dict[str, float], algorithms: dict[str, str]) -> dict[str, int]:
+    """One more than the other algorithms that are better: one that was evaluated in two ways counts once."""
+    better = {
+        name: {algorithms[other] for other in values if values[other] > value} - {algorithms[name]}
+        for name, value in values.items()
+    }
+    return {name: 1 + len(above) for name, above in better.items()}
+
+
+def _compare(
+    scope: str,
+    tasks: Sequence[str],
+    scores: dict[str, dict[str, np.ndarray]],
+    at: dict[str, int],
+    late: dict[str, tuple[str, ...]],
+) -> Comparison:
+    everyone = {
+        system: {task: of[task] for task in tasks if len(of.get(task, ()))}
+        for system, of in scores.items()
+        if any(task in of for task in tasks)
+    }
+    ours = {system: of for system, of in everyone.items() if of}
+    scaled = normalised(ours, tasks)
+    compared = scaled if len(tasks) > 1 else ours
+    return Comparison(
+        scope=scope,
+        tasks=len(tasks),
+        tasks_of={system: len(of) for system, of in everyone.items()},
+        at={task: at[task] for task in tasks},
+        left_out={task: late[task] for task in tasks if late[task]},
+        interquartile={
+            system: interquartile_interval(compared[system]) if system in compared else _NOTHING
+            for system in everyone
+            if system in compared or system not in ours
+        },
+        improvement={
+            system: {
+                other: improvement_interval(of, theirs)
+                for other, theirs in ours.items()
+                if other != system and set(of) & set(theirs)
+            }
+            for system, of in ours.items()
+        },
+        profile={system: statistics.performance_profile(of, THRESHOLDS) for system, of in scaled.items()},
+    )

@@ -1,0 +1,5 @@
+"""Callbacks that a run calls while it trains: `agent.learn(..., callback=StopAtReturn(3000))`."""
+
+from arac.training.callbacks import Callback, PeriodicVideo, StopAtReturn, WandB
+
+__all__ = ["Callback", "PeriodicVideo", "StopAtReturn", "WandB"]

@@ -1,0 +1,31 @@
+"""`arac export`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from arac.cli.common import parse, say
+
+
+@dataclass(frozen=True)
+class ExportArgs:
+    """Write the champion of a run into one file of plain arrays, to act without JAX and without arac.
+
+    docs/api.md shows how it is read with NumPy alone, under "Without JAX".
+    """
+
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """The run's folder, or a file that an agent was saved to."""
+    out: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FILE.npz")]
+    """What to write."""
+
+
+def export(argv: list[str]) -> None:
+    from arac.agents.classes import load
+
+    args = parse(ExportArgs, "export", argv)
+    agent = load(args.run, say=say)
+    agent.export(args.out)
+    say(f"{agent.algorithm.title} on {agent.env.id}, trained for {agent.state.env_steps:,} steps: {args.out}")

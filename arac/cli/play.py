@@ -1,0 +1,155 @@
+"""`arac play`."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import tyro
+
+from arac.cli.common import has_screen, parse, say
+from arac.errors import UserError
+
+if TYPE_CHECKING:
+    from arac.envs import EnvSpec
+    from arac.rollout.episode import Episode, Task
+
+
+@dataclass(frozen=True)
+class PlayArgs:
+    """Look at the agents of a run: in a window, or in a video. All start alike, and act without noise.
+
+    The champion plays the episodes that `arac evaluate` measures with the same seed.
+    """
+
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """The run's folder, or a file that an agent was saved to."""
+    video: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
+    """An .mp4 or .gif to write; without one a window is opened."""
+    member: Annotated[str, tyro.conf.arg(metavar="champion|all|N")] = "champion"
+    """Who plays: the champion, the agent of that number, or all of the population, side by side in a video."""
+    episodes: int = 1
+    """How many each plays, one after the other."""
+    seed: int = 0
+    """Another number gives other episodes."""
+    max_steps: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
+    """Ends episodes that take longer."""
+
+
+def play(argv: list[str]) -> None:
+    from arac.agents.classes import load
+    from arac.learning.jit import keep_between_runs
+    from arac.models.stacked import top_k
+    from arac.video import limited
+
+    args = parse(PlayArgs, "play", argv)
+    _check(args)
+    keep_between_runs()
+    agent = load(args.run, say=say)
+    if args.video is None and not has_screen():
+        raise UserError("There is no screen to open a window on; `--video FILE.mp4` films it instead.")
+    policies = [member.policy for member in agent.population]
+    chosen = _chosen(args.member, int(agent.state.champion), len(policies))
+    env = limited(agent.env, args.max_steps)
+    print(f"{agent.algorithm.title} on {env.id}, trained for {agent.state.env_steps:,} steps", flush=True)
+    tasks = _tasks(policies, agent.description.seed, args)
+    unseen = _played(env, tasks, agent._episode_limit())
+    order = top_k(np.mean([[one.total for one in episodes] for episodes in unseen], axis=0), len(policies)).tolist()
+    cast = [member for member in order if member in chosen]  # best first
+
+    if args.video is None:
+        seen = _shown(env, tasks, cast)
+    else:
+        stars = [" ★" if member.is_elite else "" for member in agent.population]
+        labels = [f"rank {order.index(one) + 1} · agent {one}{stars[one]}" for one in cast]
+        steps = sum(1 + max(len(episodes[member]) for member in cast) for episodes in unseen)  # and each reset
+        seen = _filmed(env, tasks, cast, labels, args.video, steps)
+    for number, member, episode in seen:
+        which = f"episode {number}: " if args.episodes > 1 else ""
+        who = f"agent {member}, rank {order.index(member) + 1} of {len(order)}"
+        print(f"{which}{who}: return {episode.total:,.1f}, {len(episode):,} steps", flush=True)
+    if args.video is not None:
+        print(f"video: {args.video}")
+
+
+def _check(args: PlayArgs) -> None:
+    """What can be said before anything is loaded."""
+    from arac.storage.run_spec import check_seed
+    from arac.video import check_path
+
+    check_seed(args.seed)
+    if args.episodes < 1:
+        raise UserError(f"episodes must be at least 1, got {args.episodes}.")
+    if args.video is not None:
+        check_path(args.video)
+
+
+def _chosen(member: str, champion: int, size: int) -> list[int]:
+    """The numbers of those who are to be seen, in a population of that size."""
+    if member == "champion":
+        return [champion]
+    if member == "all":
+        return list(range(size))
+    if not member.isdecimal() or int(member) >= size:
+        raise UserError(f"member must be champion, all or a number below {size}, got {member!r}.")
+    return [int(member)]
+
+
+def _tasks(policies: list[Any], run_seed: int, args: PlayArgs) -> list[list["Task"]]:
+    """By episode, then by member: what the champion plays for `arac evaluate`, whoever plays it here."""
+    from arac.rollout.episode import Task
+    from arac.rollout.rollouts import start_of
+
+    def task(policy: Any, episode: int) -> Task:
+        start = start_of(run_seed, "fresh", args.seed, episode)
+        return Task(policy, "mode", run_seed, "fresh", (0, args.seed, episode), record=False, reset_seed=start)
+
+    return [[task(one, episode) for one in policies] for episode in range(args.episodes)]
+
+
+def _played(env: "EnvSpec", tasks: list[list["Task"]], time_limit: float | None) -> list[list["Episode"]]:
+    """All of them unseen, which takes little time: it gives the ranks, and the length of the film."""
+    from arac.rollout.local_pool import LocalPool
+    from arac.training.display import episode_bar
+    from arac.utils.processes import cores
+    from arac.utils.progress import Progress
+
+    everything = [task for of_all in tasks for task in of_all]
+    progress, workers = Progress(), min(len(cores()), len(everything))
+    with LocalPool(env, workers, time_limit) as pool, episode_bar(progress, len(everything)):
+        episodes = pool.run(everything, progress)
+    size = len(tasks[0])
+    return [episodes[start : start + size] for start in range(0, len(episodes), size)]
+
+
+def _filmed(
+    env: "EnvSpec", tasks: list[list["Task"]], cast: list[int], labels: list[str], path: Path, steps: int
+) -> Iterator[tuple[int, int, "Episode"]]:
+    """The number of each episode, who played it, and how it went; all of them once the video is written."""
+    from arac.training.display import episode_bar
+    from arac.utils.progress import Progress
+    from arac.video import film_scenes
+    from arac.video.scenes import Shot
+
+    scenes = [[Shot(of_all[member], label) for member, label in zip(cast, labels, strict=True)] for of_all in tasks]
+    progress = Progress()
+    with episode_bar(progress, steps, "filming"):
+        filmed = film_scenes(env, scenes, path, progress)
+    for number, episodes in enumerate(filmed):
+        for member, episode in zip(cast, episodes, strict=True):
+            yield number, member, episode
+
+
+def _shown(env: "EnvSpec", tasks: list[list["Task"]], cast: list[int]) -> Iterator[tuple[int, int, "Episode"]]:
+    """The same, each as soon as it has ended, until the window is closed."""
+    from arac.video import show
+
+    who = [(number, member) for number in range(len(tasks)) for member in cast]
+    shown = show(env, [tasks[number][member] for number, member in who])
+    for number, member in who:
+        episode = next(shown, None)
+        if episode is None:
+            say("the window was closed")
+            return
+        yield number, member, episode

@@ -1,0 +1,1 @@
+"""Losses and the update loops that minimise them."""

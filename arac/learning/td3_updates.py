@@ -1,0 +1,217 @@
+"""TD3's updates: a critic step, an actor step, and loops of them that compile once.
+
+They serve TD3, CEM-TD3 and CERL; ERL's DDPG is the special case of one Q network, no smoothing and no delay.
+Update i draws its mini-batch and noise from (key, i) alone: how a count is cut into calls changes nothing.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int
+
+from arac.learning.jit import compiled
+from arac.learning.losses import deterministic_actor_loss, q_loss, smoothed_target
+from arac.learning.sac_updates import Draw, OptimiserState, draw, repeat
+from arac.models.critics import CriticTarget, Q, TwinCritic, moved, narrowed, widened
+from arac.models.policies import DeterministicPolicy
+from arac.replay import buffer
+from arac.replay.buffer import Batch, Contents
+
+
+class Rules(NamedTuple):
+    """The numbers that a compiled loop is made for; noise in action units, where actions lie in [-1, 1]."""
+
+    actor_learning_rate: float
+    critic_learning_rate: float
+    tau: float
+    batch_size: int
+    target_noise: float = 0.2
+    target_noise_clip: float = 0.5
+    policy_delay: int = 2
+    gradient_clip: float | None = None  # the largest norm of the critic's gradient
+    critic_target: CriticTarget = "delayed"
+
+
+class Actor(NamedTuple):
+    policy: DeterministicPolicy
+    optimiser: OptimiserState
+
+
+class CriticLearner(NamedTuple):
+    critic: TwinCritic
+    optimiser: OptimiserState
+
+
+class Learner(NamedTuple):
+    """An actor with its slowly moving copy and a critic; or several such, with a leading axis."""
+
+    actor: Actor
+    target_policy: DeterministicPolicy
+    critic: CriticLearner
+
+    @staticmethod
+    def begin(rules: Rules, policy: DeterministicPolicy, critic: TwinCritic) -> "Learner":
+        return Learner(begin_actor(rules, policy), policy, begin_critic(rules, critic))
+
+
+@partial(jax.jit, static_argnums=0)
+def begin_actor(rules: Rules, policy: DeterministicPolicy) -> Actor:
+    """With a fresh optimiser."""
+    return Actor(policy, optax.adam(rules.actor_learning_rate).init(policy))
+
+
+@partial(jax.jit, static_argnums=0)
+def begin_critic(rules: Rules, critic: TwinCritic) -> CriticLearner:
+    """With a fresh optimiser."""
+    return CriticLearner(critic, critic_optimiser(rules).init(critic.online))
+
+
+def critic_optimiser(rules: Rules) -> optax.GradientTransformation:
+    adam = optax.adam(rules.critic_learning_rate)
+    return adam if rules.gradient_clip is None else optax.chain(optax.clip_by_global_norm(rules.gradient_clip), adam)
+
+
+def critic_step(
+    rules: Rules,
+    learner: CriticLearner,
+    target_policy: DeterministicPolicy,
+    discount: Float[Array, ""],
+    batch: Batch,
+    noise: Float[Array, "batch action"],
+) -> tuple[CriticLearner, Float[Array, ""]]:
+    """One mini-batch for the critic, and its loss. The target networks stay where they are."""
+    critic = learner.critic
+    smoothing = jnp.clip(rules.target_noise * noise, -rules.target_noise_clip, rules.target_noise_clip)
+    target = smoothed_target(critic.target, target_policy, batch, smoothing, discount)
+    loss, gradient = jax.value_and_grad(q_loss)(critic.online, target, batch)
+    change, optimiser = critic_optimiser(rules).update(gradient, learner.optimiser)
+    online = optax.apply_updates(critic.online, change)
+    return CriticLearner(TwinCritic(online, critic.target), optimiser), loss
+
+
+def _followed(learner: CriticLearner, tau: float) -> CriticLearner:
+    """Return the learner with its critic's target a small step further."""
+    return learner._replace(critic=learner.critic.following(learner.critic.online, tau))
+
+
+def actor_step(
+    rules: Rules, actor: Actor, q: Q, observation: Float[Array, "batch obs"]
+) -> tuple[Actor, Float[Array, ""]]:
+    """One mini-batch for the actor, and its loss."""
+    loss, gradient = jax.value_and_grad(deterministic_actor_loss)(actor.policy, q, observation)
+    change, optimiser = optax.adam(rules.actor_learning_rate).update(gradient, actor.optimiser)
+    return Actor(optax.apply_updates(actor.policy, change), optimiser), loss
+
+
+class Losses(NamedTuple):
+    """Sums over updates; the actor's over those that it took part in."""
+
+    critic: Float[Array, " learner"]
+    actor: Float[Array, " learner"]
+
+    def means(self, before: int, after: int, delay: int) -> dict[str, float]:
+        """Over the updates `before` to `after - 1` and over all learners."""
+        actor_steps = after // delay - before // delay
+        return {
+            "critic_loss": float(self.critic.mean()) / max(after - before, 1),
+            "actor_loss": float(self.actor.mean()) / max(actor_steps, 1),
+        }
+
+
+@partial(compiled, static="rules")
+def learner_updates(
+    rules: Rules,
+    learners: Learner,
+    discounts: Float[Array, " learner"],
+    contents: Contents,
+    keys: jax.Array,
+    start: int,
+    stop: int,
+) -> tuple[Learner, Losses]:
+    """Updates `start` to `stop - 1` of several learners side by side, and the sums of their losses.
+
+    Updates are numbered from the run's beginning, so that every `policy_delay`-th moves the actor and the targets
+    wherever a generation ends.
+    """
+
+    def draw_all(i: Any) -> tuple[Any, Draw]:
+        return i, jax.vmap(lambda key: draw(rules.batch_size, contents, jax.random.fold_in(key, i)))(keys)
+
+    def update(drawn: tuple[Any, Draw], carry: tuple[Learner, Losses]) -> tuple[Learner, Losses]:
+        i, draws = drawn
+        learners, sums = carry
+        moves_actor = (i + 1) % rules.policy_delay == 0
+
+        def one(learner: Learner, discount: Float[Array, ""], drawn: Draw) -> tuple[Learner, Losses]:
+            batch = buffer.gather(contents, drawn.positions)
+            critic, critic_loss = critic_step(
+                rules, learner.critic, learner.target_policy, discount, batch, drawn.noise
+            )
+            if rules.critic_target == "every":
+                critic = _followed(critic, rules.tau)
+
+            def delayed(_: None) -> tuple[Learner, Float[Array, ""]]:
+                actor, loss = actor_step(rules, learner.actor, critic.critic.online, batch.observation)
+                following = _followed(critic, rules.tau) if rules.critic_target == "delayed" else critic
+                return Learner(actor, moved(learner.target_policy, actor.policy, rules.tau), following), loss
+
+            def kept(_: None) -> tuple[Learner, Float[Array, ""]]:
+                return learner._replace(critic=critic), jnp.zeros(())
+
+            learner, actor_loss = jax.lax.cond(moves_actor, delayed, kept, None)
+            return learner, Losses(critic_loss, actor_loss)
+
+        learners, losses = jax.vmap(one)(learners, discounts, draws)
+        return learners, jax.tree.map(jnp.add, sums, losses)
+
+    zeros = jnp.zeros(discounts.shape)
+    wide = jax.vmap(lambda learner: widened(learner, contents.action_size))(learners)
+    wide, sums = repeat(start, stop, draw_all, update, (wide, Losses(zeros, zeros)))
+    return jax.vmap(narrowed)(wide), sums
+
+
+@partial(compiled, static="rules")
+def critic_updates(
+    rules: Rules,
+    learner: CriticLearner,
+    policy: DeterministicPolicy,
+    discount: float,
+    contents: Contents,
+    key: jax.Array,
+    start: int,
+    stop: int,
+) -> tuple[CriticLearner, Float[Array, ""]]:
+    """Updates of a critic alone, whose targets use `policy` as it is; and the sum of their losses."""
+
+    def update(drawn: Draw, carry: tuple[CriticLearner, Any]) -> tuple[CriticLearner, Any]:
+        learner, total = carry
+        batch = buffer.gather(contents, drawn.positions)
+        learner, loss = critic_step(rules, learner, policy, jnp.float32(discount), batch, drawn.noise)
+        return _followed(learner, rules.tau), total + loss
+
+    def draw_one(i: Any) -> Draw:
+        return draw(rules.batch_size, contents, jax.random.fold_in(key, i))
+
+    wide, total = repeat(start, stop, draw_one, update, (widened(learner, contents.action_size), jnp.zeros(())))
+    return narrowed(wide), total
+
+
+@partial(compiled, static="rules")
+def actor_updates(
+    rules: Rules, actor: Actor, q: Q, contents: Contents, key: jax.Array, start: int, stop: int
+) -> tuple[Actor, Float[Array, ""]]:
+    """Updates of an actor alone, with a critic that stays as it is; and the sum of their losses."""
+    wide = widened(q, contents.action_size)
+
+    def update(positions: Int[Array, " batch"], carry: tuple[Actor, Any]) -> tuple[Actor, Any]:
+        actor, total = carry
+        actor, loss = actor_step(rules, actor, wide, buffer.gather(contents, positions).observation)
+        return actor, total + loss
+
+    def draw_one(i: Any) -> Int[Array, " batch"]:
+        return draw(rules.batch_size, contents, jax.random.fold_in(key, i)).positions
+
+    return repeat(start, stop, draw_one, update, (actor, jnp.zeros(())))

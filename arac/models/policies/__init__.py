@@ -1,0 +1,33 @@
+"""Policies: what acts. All of them have the four methods of `Policy`.
+
+SAC's Gaussian policy is the flow policy without flows: `FlowPolicy.init(..., flows=0, sigma=None)`.
+"""
+
+from typing import Any, Protocol
+
+from arac.models.policies.deterministic import DeterministicPolicy
+from arac.models.policies.flow_policy import FlowPolicy
+from arac.models.policies.gaussian import Gaussian
+from arac.models.policies.radial_flow import RadialFlow
+
+__all__ = ["DeterministicPolicy", "FlowPolicy", "Gaussian", "Policy", "RadialFlow"]
+
+
+class Policy(Protocol):
+    """A pytree of arrays whose actions lie in [-1, 1]; `noise` is a standard normal of the action's shape.
+
+    A population is one policy whose leaves have a leading axis, and a worker's copy has NumPy leaves: write the
+    methods against `array.__array_namespace__()` and both work. `custom.CustomPolicy` is what a user brings.
+    """
+
+    def act(self, observation: Any, noise: Any) -> Any:
+        """An action."""
+
+    def sample(self, observation: Any, noise: Any) -> tuple[Any, Any]:
+        """An action and its log-probability."""
+
+    def log_prob(self, observation: Any, action: Any) -> Any:
+        """The log-probability of a given action."""
+
+    def mode(self, observation: Any) -> Any:
+        """The action without noise."""

@@ -1,0 +1,57 @@
+"""A deterministic policy with Gaussian exploration noise around it, as in TD3."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+from jaxtyping import Array, Float
+
+from arac.models.mlp import MLP, Style, namespace
+from arac.models.policies.gaussian import log_density
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class DeterministicPolicy:
+    """`mode` is the policy itself; `sample` adds noise and clips to [-1, 1]."""
+
+    network: MLP
+    exploration: float = field(metadata={"static": True})  # standard deviation of the added noise, in action units
+
+    @staticmethod
+    def init(
+        key: jax.Array,
+        observation_size: int,
+        action_size: int,
+        *,
+        hidden: tuple[int, ...],
+        exploration: float,
+        style: Style = Style(),  # noqa: B008
+    ) -> "DeterministicPolicy":
+        return DeterministicPolicy(MLP.init(key, (observation_size, *hidden, action_size), style), exploration)
+
+    def act(self, observation: Float[Array, "*batch obs"], noise: Any) -> Float[Array, "*batch action"]:
+        mode = self.mode(observation)
+        return namespace(mode).clip(mode + self.exploration * noise, -1.0, 1.0)
+
+    def mode(self, observation: Float[Array, "*batch obs"]) -> Float[Array, "*batch action"]:
+        output = self.network(observation)
+        return namespace(output).tanh(output)
+
+    def sample(self, observation: Float[Array, "*batch obs"], noise: Any) -> tuple[Any, Any]:
+        """A noisy action and its log-probability."""
+        action = self.act(observation, noise)
+        return action, self.log_prob(observation, action)
+
+    def log_prob(self, observation: Float[Array, "*batch obs"], action: Any) -> Any:
+        """The density of the noise around the mode, clipping left out. Infinite without noise, so not defined there.
+
+        Raises:
+            ValueError: if `exploration` is 0.
+        """
+        if self.exploration == 0:
+            raise ValueError("A deterministic policy has no density; give it exploration noise above 0.")
+        mode = self.mode(observation)
+        log_std = namespace(mode).full_like(mode, math.log(self.exploration))
+        return log_density(action, mode, log_std)

@@ -1,0 +1,79 @@
+"""The stochastic policy of ARAC, SAC-NF and SAC: a Gaussian, N radial flows (none for SAC), tanh (Eq. 7)."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jaxtyping import Array, Float
+
+from arac.models.mlp import namespace
+from arac.models.policies import radial_flow as radial
+from arac.models.policies.gaussian import Gaussian, log_density
+from arac.models.policies.radial_flow import RadialFlow
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class FlowPolicy:
+    """Actions in [-1, 1]. The density of any action is exact, because the flows have a closed-form inverse.
+
+    `noise` is a standard normal of the action's shape, given by the caller: with it, sampling is a pure and
+    differentiable function, and `mode` is the sample without noise.
+    """
+
+    base: Gaussian
+    flows: tuple[RadialFlow, ...]
+
+    @staticmethod
+    def init(
+        key: jax.Array,
+        observation_size: int,
+        action_size: int,
+        *,
+        hidden: tuple[int, ...],
+        flows: int,
+        sigma: float | None,
+    ) -> "FlowPolicy":
+        base_key, flow_key = jax.random.split(key)
+        return FlowPolicy(
+            base=Gaussian.init(base_key, (observation_size, *hidden, action_size), sigma),
+            flows=tuple(RadialFlow.init(jax.random.fold_in(flow_key, i), action_size) for i in range(flows)),
+        )
+
+    def act(self, observation: Float[Array, "*batch obs"], noise: Any) -> Float[Array, "*batch action"]:
+        """The action alone: what a worker needs at each step."""
+        mean, log_std = self.base(observation)
+        xp = namespace(mean)
+        return xp.tanh(radial.forward(self.flows, mean + xp.exp(log_std) * noise))
+
+    def mode(self, observation: Float[Array, "*batch obs"]) -> Float[Array, "*batch action"]:
+        """The action without noise: the mean, still through the flows and tanh."""
+        mean, _ = self.base(observation)
+        return namespace(mean).tanh(radial.forward(self.flows, mean))
+
+    def sample(self, observation: Float[Array, "*batch obs"], noise: Any) -> tuple[Any, Any]:
+        """An action and its log-probability."""
+        mean, log_std = self.base(observation)
+        xp = namespace(mean)
+        z = mean + xp.exp(log_std) * noise
+        x, log_det = radial.forward_log_det(self.flows, z)
+        return xp.tanh(x), log_density(z, mean, log_std) - log_det - log_tanh_slope(x).sum(-1)
+
+    def log_prob(self, observation: Float[Array, "*batch obs"], action: Any) -> Any:
+        """The log-probability of a given action; actions on the border are read as just inside it."""
+        xp = namespace(action)
+        edge = 1 - 2.0**-22  # the last float32 values below 1 still have a finite atanh
+        x = xp.arctanh(xp.clip(action, -edge, edge))
+        return pre_tanh_log_prob(x, *self.base(observation), self.flows) - log_tanh_slope(x).sum(-1)
+
+
+def pre_tanh_log_prob(x: Any, mean: Any, log_std: Any, flows: tuple[RadialFlow, ...]) -> Any:
+    """The log-density of x, the action before tanh, under flows that stand on the given base."""
+    z, log_det = radial.inverse_log_det(flows, x)
+    return log_density(z, mean, log_std) - log_det
+
+
+def log_tanh_slope(x: Any) -> Any:
+    """log(1 - tanh(x)^2), stable far away."""
+    return 2 * (math.log(2) - x - namespace(x).logaddexp(-2 * x, 0.0))

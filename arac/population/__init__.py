@@ -1,0 +1,1 @@
+"""Many agents at once: the archive, evolution, diversity."""

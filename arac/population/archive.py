@@ -1,0 +1,109 @@
+"""The archive: earlier policies, kept diverse in fitness by niching (Algorithm 3 and Section 3.1 of the paper)."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from arac.models.policies import Policy
+from arac.models.stacked import put, take
+
+Strategy: TypeAlias = Literal["proactive", "reactive"]
+Targets: TypeAlias = Literal["archive", "members", "both"]
+FeltBy: TypeAlias = Literal["non_elites", "all"]
+
+
+@partial(jax.jit, static_argnums=1)
+def _empty_slots(like: Policy, capacity: int) -> Policy:
+    return jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), like)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class Archive:
+    """Up to `capacity` policies with their fitness. Immutable: `add` gives a new one."""
+
+    policies: Policy  # stacked; slots from `size` on are empty
+    fitness: np.ndarray
+    born: np.ndarray  # environment steps at which each was added
+    size: int
+
+    @staticmethod
+    def empty(like: Policy, capacity: int) -> "Archive":
+        """`like` is one policy, for the shapes."""
+        return Archive(_empty_slots(like, capacity), np.zeros(capacity), np.zeros(capacity, np.int64), 0)
+
+    @property
+    def capacity(self) -> int:
+        return len(self.fitness)
+
+    def add(self, population: Policy, fitness: np.ndarray, env_steps: int, rng: np.random.Generator) -> "Archive":
+        """Fill up while there is room; then let each newcomer replace a random policy of the nearest niche.
+
+        A member whose fitness is not finite stays out: it belongs to no niche.
+        """
+        newcomers = np.flatnonzero(np.isfinite(fitness))
+        room = min(self.capacity - self.size, len(newcomers))
+        slots = np.arange(self.size, self.size + room)
+        filled = self._with(slots, population, fitness, newcomers[:room], env_steps)
+        latecomers = newcomers[room:]
+        slots = filled._niche_slots(fitness[latecomers], rng)
+        return filled._with(slots, population, fitness, latecomers, env_steps)
+
+    def _niche_slots(self, fitness: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        low, high = two_means(self.fitness)
+        centres = self.fitness[low].mean(), self.fitness[high].mean() if len(high) else np.inf
+        niches = [low if abs(f - centres[0]) <= abs(f - centres[1]) else high for f in fitness]
+        return np.array([rng.choice(niche) for niche in niches], int)
+
+    def _with(
+        self, slots: np.ndarray, population: Policy, fitness: np.ndarray, members: np.ndarray, env_steps: int
+    ) -> "Archive":
+        """Put these members of the population into these slots; of two in one slot the later stays."""
+        newest = {int(slot): int(member) for slot, member in zip(slots, members, strict=True)}
+        if not newest:
+            return self
+        where, who = np.array(list(newest)), np.array(list(newest.values()))
+        new_fitness, born = self.fitness.copy(), self.born.copy()
+        new_fitness[where], born[where] = fitness[who], env_steps
+        policies = put(self.policies, where, take(population, who))
+        return Archive(policies, new_fitness, born, max(self.size, int(where.max()) + 1))
+
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """n different slots, uniformly; all of them if there are fewer."""
+        return rng.choice(self.size, size=min(n, self.size), replace=False)
+
+
+def two_means(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of the low and the high cluster of exact two-means in one dimension.
+
+    The best split of numbers on a line cuts their sorted order, so all cuts are tried. Equal values never part:
+    if all are equal there is one cluster, and the high one is empty.
+    """
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    cuts = np.flatnonzero(np.diff(ordered) > 0) + 1
+    if len(cuts) == 0:
+        return order, order[:0]
+
+    def spread(part: np.ndarray) -> float:
+        return float(((part - part.mean()) ** 2).sum())
+
+    cut = min(cuts, key=lambda c: spread(ordered[:c]) + spread(ordered[c:]))
+    return order[:cut], order[cut:]
+
+
+def betas(fitness: np.ndarray, strategy: Strategy) -> np.ndarray:
+    """The coefficients of sampled policies: above 0 repels, below 0 attracts.
+
+    Proactive, `1 - 2x` (Eq. 8 with its bracket where the text wants it: docs/deviations.md); reactive, `1 - x` (Eq. 9).
+    Where all are equally fit nothing tells good from bad: proactive neither pulls nor pushes, reactive pushes.
+    """
+    span = np.ptp(fitness)
+    if span == 0:
+        return np.full(len(fitness), 0.0 if strategy == "proactive" else 1.0)
+    x = (fitness - fitness.min()) / span
+    return 1 - 2 * x if strategy == "proactive" else 1 - x

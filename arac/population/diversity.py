@@ -1,0 +1,26 @@
+"""How differently the members of a population behave."""
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from arac.learning.losses import sampled_kl
+from arac.models.policies import Policy
+
+
+@jax.jit
+def pairwise_kl(
+    population: Policy, observation: Float[Array, "batch obs"], noise: Float[Array, "batch action"]
+) -> Float[Array, "member member"]:
+    """KL(row || column) between whole policies, averaged over the observations."""
+
+    def row(policy: Policy) -> Float[Array, " member"]:
+        return jax.vmap(lambda other: sampled_kl(policy, other, observation, noise))(population)
+
+    return jax.vmap(row)(population)
+
+
+def mean_kl(matrix: np.ndarray) -> float | None:
+    """The mean over pairs of different members; None where there is only one member."""
+    members = len(matrix)
+    return float(matrix[~np.eye(members, dtype=bool)].mean()) if members > 1 else None

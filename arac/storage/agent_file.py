@@ -1,0 +1,134 @@
+"""One agent in one safetensors file: what it is and what it has learned, all or the policies alone, with a hash."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import safetensors.numpy
+from safetensors import SafetensorError, safe_open
+
+from arac.envs import Maker
+from arac.errors import UserError
+from arac.models.policies.custom import CustomPolicy
+from arac.models.stacked import take
+from arac.storage import pytree_io
+from arac.storage.manifest import FORMAT, NewerFormat
+from arac.storage.run_spec import Description, not_plain
+from arac.utils.atomic_io import HEADER, read_bounded, sha256, write_durably
+
+_POLICIES_FORMAT = 3  # of files with policies alone, which earlier versions do not know
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class Policies:
+    """The state of an agent that can act and be measured, without anything to learn with."""
+
+    population: Any  # stacked
+    champion: int
+    generation: int
+    env_steps: int
+
+    @property
+    def members(self) -> int:
+        return len(jax.tree.leaves(self.population)[0])
+
+
+def policies_of(state: Any, *, champion_only: bool) -> Policies:
+    """Return the policies of a state, or its champion's alone."""
+    if not champion_only:
+        return Policies(state.population, state.champion, state.generation, state.env_steps)
+    champion = take(state.population, np.array([state.champion]))
+    return Policies(champion, 0, state.generation, state.env_steps)
+
+
+def write(path: Path, description: Description, state: Any) -> None:
+    """Write an agent whose state is an algorithm's, or policies alone."""
+    try:
+        table, arrays = json.dumps(description.to_table()), pytree_io.to_arrays(state)
+    except TypeError as error:
+        raise not_plain(error) from None
+    metadata = {"arac": table, "format": str(FORMAT), "version": version("arac-rl")}
+    if isinstance(state, Policies):
+        metadata |= {"format": str(_POLICIES_FORMAT), "members": str(state.members)}
+    sealed = {**metadata, "sha256": _hash(metadata, arrays)}
+    write_durably(path, safetensors.numpy.save(arrays, metadata=sealed))
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """What the agent in a file is, as config.toml would have it. Only the head of the file is read.
+
+    Raises:
+        UserError: if it is no file that `write` made, or one of a newer format.
+    """
+    with _explained(path):
+        table = json.loads(_metadata(path)["arac"])
+        if not isinstance(table, dict):
+            raise TypeError("its description is not a table")
+        return table
+
+
+def read(path: Path, env: Maker | None = None, policy: type[CustomPolicy] | None = None) -> tuple[Description, Any]:
+    """What the agent in a file is, and its state; the rest as for `Description.from_table`.
+
+    Raises:
+        UserError: if it is no file that `write` made, or is damaged, or of a newer format.
+    """
+    with _explained(path):
+        metadata = _metadata(path)
+        description = Description.from_table(json.loads(metadata["arac"]), env, policy)
+        outline = description.outline()
+        if "members" in metadata:
+            outline = _outline_of_policies(outline, int(metadata["members"]))
+        arrays = safetensors.numpy.load(read_bounded(path, pytree_io.size_in_bytes(outline) + HEADER))
+        if metadata.pop("sha256") != _hash(metadata, arrays):
+            raise ValueError("it does not match its hash")
+        state: Any = pytree_io.from_arrays(outline, arrays)
+        if broken := pytree_io.not_finite(state):
+            raise ValueError(f"{', '.join(broken)} not finite")
+        if isinstance(state, Policies) and not 0 <= state.champion < state.members:
+            raise ValueError(f"its champion is number {state.champion} of {state.members} members")
+        return description, state
+
+
+def _metadata(path: Path) -> dict[str, str]:
+    if path.exists() and not path.is_file():
+        raise ValueError("it is not an ordinary file")
+    with safe_open(path, framework="np") as file:
+        metadata = file.metadata() or {}
+    if int(metadata["format"]) > (_POLICIES_FORMAT if "members" in metadata else FORMAT):
+        raise NewerFormat(path, metadata["format"], metadata.get("version"))
+    return metadata
+
+
+def _outline_of_policies(outline: Any, members: int) -> Policies:
+    population = jax.eval_shape(lambda state: state.population, outline)
+    if members not in (1, jax.tree.leaves(population)[0].shape[0]):
+        raise ValueError(f"it holds {members} members, which is neither the champion alone nor all")
+    some = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((members, *leaf.shape[1:]), leaf.dtype), population)
+    return Policies(some, champion=0, generation=0, env_steps=0)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Whatever is wrong with a file becomes one sentence."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise UserError(f"There is no file or folder {path}.") from None
+    except UserError:
+        raise
+    except (SafetensorError, OSError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        raise UserError(f"{path} is not a file that arac saved: {error!r}.") from None
+
+
+def _hash(metadata: dict[str, str], arrays: dict[str, np.ndarray]) -> str:
+    """Over the description and every array, name and shape included."""
+    parts = [f"{name} {array.dtype}{array.shape} {sha256(array.tobytes())}" for name, array in sorted(arrays.items())]
+    return sha256("\n".join([json.dumps(metadata, sort_keys=True), *parts]).encode())

@@ -1,0 +1,68 @@
+"""A policy as plain arrays in one npz file, for programs that have neither JAX nor arac.
+
+`examples/act_without_jax.py` reads it. Whatever is there only for some policies is left out for the others.
+"""
+
+import io
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from arac.envs import EnvSpec
+from arac.errors import UserError
+from arac.models.mlp import MLP
+from arac.models.policies import DeterministicPolicy, FlowPolicy, RadialFlow
+from arac.utils.atomic_io import write_durably
+from arac.utils.paths import check_place
+
+FORMAT = 1
+
+
+def write(path: Path, policy: Any, env: EnvSpec) -> None:
+    """One policy with NumPy leaves.
+
+    Raises:
+        UserError: if it is none of ours, or no file can go there.
+    """
+    check_place(path)
+    what: dict[str, Any] = {
+        "format": FORMAT,
+        "version": version("arac-rl"),
+        "environment": env.id,
+        "low": env.low.astype(env.action_dtype),
+        "high": env.high.astype(env.action_dtype),
+    }
+    file = io.BytesIO()
+    np.savez(file, **what, **to_arrays(policy))  # numbers and strings, for which NumPy needs no pickle
+    write_durably(path, file.getvalue())
+
+
+def to_arrays(policy: Any) -> dict[str, Any]:
+    if isinstance(policy, DeterministicPolicy):
+        return {"kind": "deterministic", "sigma": np.float32(policy.exploration), **_network(policy.network)}
+    if isinstance(policy, FlowPolicy):
+        sigma = {} if policy.base.sigma is None else {"sigma": np.float32(policy.base.sigma)}  # else it is learned
+        return {"kind": "flow", **sigma, **_network(policy.base.network), **_flows(policy.flows)}
+    raise UserError(
+        f"export knows arac's own policies, and {type(policy).__name__} is yours: write the arrays that it needs with "
+        "numpy.savez, and its arithmetic beside them."
+    )
+
+
+def _network(network: MLP) -> dict[str, Any]:
+    return {
+        "activation": network.style.activation,
+        "norm": network.style.norm,
+        **{f"weight_{layer}": weight for layer, weight in enumerate(network.weights)},
+        **{f"bias_{layer}": bias for layer, bias in enumerate(network.biases)},
+        **{f"scale_{layer}": norm.scale for layer, norm in enumerate(network.norms)},
+        **{f"shift_{layer}": norm.shift for layer, norm in enumerate(network.norms)},
+    }
+
+
+def _flows(flows: tuple[RadialFlow, ...]) -> dict[str, Any]:
+    """Of each flow, in the order in which they are passed: its centre, and the two numbers that shape it."""
+    names = "centre", "alpha", "reach"
+    return {f"flow_{name}_{n}": getattr(flow, name) for n, flow in enumerate(flows) for name in names}

@@ -1,0 +1,119 @@
+"""The manifest of a checkpoint: what belongs to it, with the hash of each part and of itself.
+
+Everything that is read here may be damaged or made by somebody else, so it is checked before it is used. File names are
+never read from it: a segment's follows from its first episode, a metrics file's must be one of ours.
+"""
+
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from arac.errors import UserError
+from arac.replay.buffer import Mark
+from arac.storage.metrics import DETERMINISTIC_FILES
+from arac.utils.atomic_io import Seal, read_bounded, sha256
+
+FORMAT = 2
+# A manifest has one line per replay file; this is room for half a million.
+_LIMIT = 2**26
+
+
+class Segment(NamedTuple):
+    """A file of replay: so many episodes from number `first` on."""
+
+    first: int
+    episodes: int
+    seal: Seal
+
+    @property
+    def name(self) -> str:
+        return f"{self.first:012d}.safetensors"
+
+
+class Manifest(NamedTuple):
+    env_steps: int
+    generation: int
+    run: dict[str, Any]  # all that the numbers of the run depend on
+    state: Seal
+    mark: Mark
+    segments: list[Segment]
+    metrics: dict[str, Seal]  # each deterministic file as it was then
+
+    def to_bytes(self) -> bytes:
+        table = {
+            "format": FORMAT,
+            "arac": version("arac-rl"),
+            "env_steps": self.env_steps,
+            "generation": self.generation,
+            "run": self.run,
+            "state": self.state._asdict(),
+            "mark": self.mark._asdict(),
+            "segments": [[*segment[:2], *segment.seal] for segment in self.segments],
+            "metrics": {name: seal._asdict() for name, seal in self.metrics.items()},
+        }
+        return json.dumps({**table, "sha256": _hash(table)}).encode()
+
+
+def read(path: Path) -> Manifest:
+    """The manifest in a file.
+
+    Raises:
+        OSError, ValueError: if there is none, or it is damaged.
+        UserError: if it is whole, but of a newer format.
+    """
+    try:
+        table = json.loads(read_bounded(path, _LIMIT))
+        if table.pop("sha256") != _hash(table):
+            raise ValueError("manifest.json does not match its hash")
+        if _count(table["format"]) > FORMAT:
+            raise NewerFormat(path, table["format"], table.get("arac", "?"))
+        if table["format"] < 1:
+            raise ValueError("manifest.json has a format that never was")
+        return _parsed(table)
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"manifest.json is not a manifest ({error!r})") from None
+
+
+class NewerFormat(UserError):
+    """What was written by a later version, which knows better than this one what it means."""
+
+    def __init__(self, path: Path, found: Any, by: Any) -> None:
+        super().__init__(
+            f"{path} has format {found}, written by arac {by}, and this version reads formats up to {FORMAT}: "
+            "update with `pip install --upgrade arac-rl`."
+        )
+
+
+def _parsed(table: dict[str, Any]) -> Manifest:
+    for part in (table["run"], table["run"]["environment"], table["run"]["config"]):
+        if not isinstance(part, dict):
+            raise TypeError("run")
+    if table["metrics"].keys() != DETERMINISTIC_FILES.keys():
+        raise ValueError(f"manifest.json names {sorted(table['metrics'])} as metrics files")
+    return Manifest(
+        env_steps=_count(table["env_steps"]),
+        generation=_count(table["generation"]),
+        run=table["run"],
+        state=_seal(table["state"]),
+        mark=Mark(**{name: _count(table["mark"][name]) for name in Mark._fields}),
+        segments=[
+            Segment(_count(first), _count(count), _seal({"bytes": size, "sha256": digest}))
+            for first, count, size, digest in table["segments"]
+        ],
+        metrics={name: _seal(entry) for name, entry in table["metrics"].items()},
+    )
+
+
+def _seal(entry: dict[str, Any]) -> Seal:
+    return Seal(_count(entry["bytes"]), str(entry["sha256"]))
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**53:
+        raise TypeError(f"{value!r} is not a count")
+    return value
+
+
+def _hash(table: dict[str, Any]) -> str:
+    return sha256(json.dumps(table, sort_keys=True).encode())

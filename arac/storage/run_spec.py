@@ -1,0 +1,177 @@
+"""What a run is: algorithm, environment, seed and settings, as a table that can be written down and compared."""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from arac import envs
+from arac.algorithms import registry
+from arac.algorithms.config import Config
+from arac.algorithms.presets import configured
+from arac.algorithms.registry import Algorithm
+from arac.envs import EnvSpec, Maker, is_found, name_of, not_importable
+from arac.errors import UserError
+from arac.models.policies import custom
+from arac.models.policies.custom import CustomPolicy
+from arac.storage import pytree_io
+from arac.utils import memory
+
+# Values of settings before they existed, where these are not today's defaults: for runs and agents of then.
+_BEFORE: dict[str, Any] = {"ar_divergence": "kl", "ar_from": "archive", "ar_felt_by": "all"}
+# Settings that no result depends on.
+_WITHOUT_EFFECT = ("workers", "rollouts", "episode_timeout", "checkpoint_interval")
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a run is: all that its numbers depend on."""
+
+    algorithm: Algorithm
+    env: EnvSpec
+    seed: int
+    config: Config
+    preset: str | None = None  # which row of the paper's table the config started from, for people to read
+    policy: type[CustomPolicy] | None = None  # of the user's own, if the algorithm's is not wanted
+
+    def first_state(self) -> Any:
+        """The state that the run begins with."""
+        own = () if self.policy is None else (self.policy,)
+        return self.algorithm.init(self.config, self.env, self.seed, *own)
+
+    def outline(self) -> Any:
+        """Of its states; nothing is allocated for it.
+
+        Raises:
+            UserError: if a state would not fit into memory.
+        """
+        try:
+            outline = pytree_io.outline(self.first_state)
+        except MemoryError as error:
+            raise UserError(f"These settings need more memory than there is ({error}).") from None
+        memory.check(
+            pytree_io.size_in_bytes(outline), "The networks and the archive", "lower hidden_size or their number"
+        )
+        return outline
+
+    def check_found(self) -> None:
+        """Whether the processes that play episodes can import a policy of the user's own.
+
+        Raises:
+            UserError: if they cannot.
+        """
+        elsewhere = self.config.workers != 0 or self.config.rollouts == "ray"
+        if self.policy is not None and elsewhere and not is_found(self.policy):
+            raise not_importable(name_of(self.policy))
+
+    def identity(self) -> dict[str, Any]:
+        """All that the results depend on; the number of workers and the like are not in it."""
+        table = self.to_table()
+        settings = {name: value for name, value in table["config"].items() if name not in _WITHOUT_EFFECT}
+        names = ("algorithm", "seed", "environment", "policy")
+        return {**{name: table[name] for name in names if name in table}, "config": settings}
+
+    def differences(self, identity: dict[str, Any]) -> list[str]:
+        """Tell in words where another identity is not this one's. Settings that it lacks did not exist then."""
+        defaults = json.loads(json.dumps(asdict(self.algorithm.config())))
+        then = {**identity, "config": _of_today(identity["config"], self.algorithm, self.env)}
+        here, there = (_flat(json.loads(json.dumps(one))) for one in (self.identity(), then))
+        names = sorted(here.keys() | there.keys())
+        values = [(name, here.get(name), there.get(name, defaults.get(name))) for name in names]
+        return [f"{name} is {now!r}, was {then!r}" for name, now, then in values if now != then]
+
+    def to_table(self) -> dict[str, Any]:
+        """As config.toml has it."""
+        return {
+            "algorithm": self.algorithm.name,
+            "seed": self.seed,
+            "preset": self.preset or "none",
+            "environment": {
+                "id": self.env.id,
+                "max_episode_steps": self.env.max_episode_steps,
+                "kwargs": self.env.kwargs,
+                **({"callable": True} if callable(self.env.source) else {}),
+            },
+            **({} if self.policy is None else {"policy": name_of(self.policy)}),
+            "config": asdict(self.config),
+        }
+
+    @staticmethod
+    def from_table(
+        table: dict[str, Any], env: Maker | None = None, policy: type[CustomPolicy] | None = None
+    ) -> "Description":
+        """The opposite of `to_table`; makes the environment once to read its spaces.
+
+        What a file names is never called: a function that made the environment has to be given again, as `env`, and a
+        class of the user's own as `policy`.
+        """
+        environment = table["environment"]
+        if bool(environment.get("callable")) != (env is not None):
+            raise UserError(
+                f"{environment['id']} is "
+                + ("a name: leave env out." if env else "Python code: load or resume it in Python, with env=.")
+            )
+        algorithm = registry.find(table["algorithm"])
+        seed = check_seed(table["seed"])
+        spec = envs.check(
+            env or environment["id"], max_episode_steps=environment["max_episode_steps"], kwargs=environment["kwargs"]
+        )
+        settings = _of_today(table["config"], algorithm, spec)
+        config, _ = configured(algorithm.config, spec.id, settings, preset=False)
+        preset = None if table["preset"] == "none" else table["preset"]
+        check_policy(policy, algorithm, spec)
+        _check_same_policy(table.get("policy"), policy)
+        return Description(algorithm, spec, seed, config, preset, policy)
+
+
+def _of_today(settings: dict[str, Any], algorithm: Algorithm, env: EnvSpec) -> dict[str, Any]:
+    """Return the settings of a run that an earlier version may have begun, as this version means them."""
+    per_dimension = "ar_felt_by" not in settings  # how ar_target was given then
+    settings = with_earlier_values(settings, algorithm)
+    if per_dimension and "ar_target" in settings:
+        settings["ar_target"] *= env.action_size
+    return settings
+
+
+def with_earlier_values(settings: dict[str, Any], algorithm: Algorithm) -> dict[str, Any]:
+    """Return settings with those that did not exist when a run was begun, as the run had them."""
+    return {**{name: value for name, value in _BEFORE.items() if hasattr(algorithm.config, name)}, **settings}
+
+
+def check_seed(seed: Any) -> int:
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
+        raise UserError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed!r}.")
+    return seed
+
+
+def check_policy(policy: Any, algorithm: Algorithm, env: EnvSpec) -> None:
+    """Whether a class of the user's own, if there is one, can be trained.
+
+    Raises:
+        UserError: if it cannot.
+    """
+    if policy is None:
+        return
+    if not algorithm.takes_policy:
+        able = ", ".join(name for name, one in registry.ALGORITHMS.items() if one.takes_policy)
+        raise UserError(f"{algorithm.name} trains a policy of its own; a policy can be given to {able}.")
+    custom.check(policy, env)
+
+
+def _check_same_policy(then: Any, policy: Any) -> None:
+    if then is None and policy is not None:
+        raise UserError("It was trained with the algorithm's own policy: leave policy out.")
+    if then is not None and (policy is None or name_of(policy) != then):
+        got = "" if policy is None else f", got {name_of(policy)}"
+        raise UserError(f"It was trained with the policy {then}: load or resume it in Python, with policy={got}.")
+
+
+def not_plain(error: TypeError) -> UserError:
+    """For a description that cannot be written down."""
+    return UserError(f"env_kwargs must be numbers, words, lists or tables to be written down ({error}).")
+
+
+def _flat(identity: dict[str, Any]) -> dict[str, Any]:
+    """Its settings under their names, all on one level."""
+    rest = {name: value for name, value in identity.items() if name not in ("environment", "config")}
+    environment = {f"environment.{name}": value for name, value in identity["environment"].items()}
+    return {**rest, **environment, **identity["config"]}

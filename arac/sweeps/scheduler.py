@@ -1,0 +1,160 @@
+"""The loop of a sweep: what is finished is left alone, what was stopped goes on, what fails is tried again."""
+
+import contextlib
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from arac.errors import EnvironmentFailure, Interrupted, UserError
+from arac.storage import run_folder
+from arac.sweeps.backends import Engine
+from arac.sweeps.display import Display
+from arac.sweeps.jobs import Job, check, is_finished, saved_steps
+from arac.sweeps.process import Ended, log_of
+from arac.sweeps.status import HEARTBEAT, Entry, Ledger
+from arac.utils.progress import Progress
+
+RETRIES = 2
+_LOOK = 1.0  # seconds between two looks at how far the runs are
+_PAUSE = 5.0  # seconds before a try, for each that has brought nothing before it but the first
+_ON_THEIR_WAY = 10.0  # seconds that the last files of a run may take to be seen here
+_REFUSED = 2  # the exit status of a run that asks for something impossible, and would again
+
+
+def carry_out(
+    jobs: Sequence[Job],
+    parent: Path,
+    engine: Engine,
+    *,
+    retries: int = RETRIES,
+    show: bool = True,
+    on_finish: Callable[[Job], None] | None = None,
+) -> None:
+    """Sees to it that every job has a finished run in its folder below `parent`.
+
+    A run that fails goes on from its last checkpoint. After `retries` tries more that did not bring it any further it
+    is given up, and told at the end. `on_finish` is called for every job with a finished run, also from before.
+
+    Raises:
+        UserError: if a folder holds another run than its job, or one that went further, or another process works there.
+        EnvironmentFailure: if runs fail; the others are finished first.
+        KeyboardInterrupt: after Ctrl-C or SIGTERM, with a checkpoint of each run written.
+    """
+    check(jobs, parent)
+    try:
+        (parent / "logs").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{parent} cannot be made ({error.strerror}); choose another folder.") from None
+    lock = _locked(parent)
+    progress = Progress()
+    try:
+        with progress.heeding_signals(), engine:
+            ledger = Ledger(jobs, parent, engine=engine.name, places=engine.places())
+            try:
+                _work(ledger, engine, retries, progress, show, on_finish)
+            except Interrupted:
+                if show:
+                    print("\nstopping: the runs save their checkpoints first", flush=True)
+                raise
+            finally:
+                ledger.write(at_work=False)
+    finally:
+        os.close(lock)
+    if failed := [entry for entry in ledger.entries if entry.state == "failed"]:
+        raise EnvironmentFailure(_told(failed, ledger))
+
+
+def _work(
+    ledger: Ledger,
+    engine: Engine,
+    retries: int,
+    progress: Progress,
+    show: bool,
+    on_finish: Callable[[Job], None] | None,
+) -> None:
+    finished = deque(entry for entry in ledger.entries if entry.state == "finished" and on_finish)
+    waiting = deque(entry for entry in ledger.entries if entry.state == "waiting")
+    under_way = 0
+    looked = written = 0.0
+    with Display(ledger, show=show) as display:
+        while waiting or under_way or finished:
+            progress.check()
+            while waiting and waiting[0].not_before < time.monotonic() and engine.has_room():
+                entry = waiting.popleft()
+                entry.saved = saved_steps(ledger.parent / entry.job.name)
+                engine.start(entry.job, ledger.parent)
+                under_way += 1
+            for job, ended in engine.ended():
+                under_way -= 1
+                entry = ledger.of(job)
+                _settle(entry, ended, ledger, retries)
+                display.tell(entry)
+                if entry.state == "waiting":
+                    waiting.append(entry)
+                if entry.state == "finished" and on_finish:
+                    finished.append(entry)
+                written = 0.0
+            if finished and on_finish:  # one at a time, for it may take a while
+                _hand_over(finished.popleft(), on_finish)
+            if time.monotonic() > looked + _LOOK or not (waiting or under_way):
+                ledger.places = engine.places()
+                if _see_who_began(ledger, engine):
+                    written = 0.0
+                ledger.look()
+                display.show()
+                looked = time.monotonic()
+            if time.monotonic() > written + HEARTBEAT:
+                ledger.write()
+                written = time.monotonic()
+            time.sleep(0.05)
+
+
+def _hand_over(entry: Entry, on_finish: Callable[[Job], None]) -> None:
+    """Call `on_finish` for a finished run; if that fails, the run counts as failed, and the others go on."""
+    try:
+        on_finish(entry.job)
+    except (UserError, EnvironmentFailure) as error:
+        entry.state, entry.said = "failed", str(error)
+
+
+def _settle(entry: Entry, ended: Ended, ledger: Ledger, retries: int) -> None:
+    """Whether a run that is not at work any more is finished, or is to be tried again."""
+    folder = ledger.parent / entry.job.name
+    give_up = time.monotonic() + _ON_THEIR_WAY
+    while ended.status == 0 and not is_finished(entry.job, folder) and time.monotonic() < give_up:
+        time.sleep(0.1)
+    entry.look(folder)
+    if is_finished(entry.job, folder):
+        entry.state, entry.losses, entry.said = "finished", 0, ""
+        return
+    entry.said = ended.said
+    entry.losses = 1 if saved_steps(folder) > entry.saved else entry.losses + 1
+    entry.state = "failed" if entry.losses > retries or ended.status == _REFUSED else "waiting"
+    entry.not_before = time.monotonic() + _PAUSE * (entry.losses - 1)
+
+
+def _see_who_began(ledger: Ledger, engine: Engine) -> bool:
+    """Whether somebody did."""
+    began = [entry for entry in ledger.entries if entry.state == "waiting" and engine.at_work(entry.job)]
+    for entry in began:
+        entry.state = "running"
+    return bool(began)
+
+
+def _told(failed: Sequence[Entry], ledger: Ledger) -> str:
+    many = f"{len(failed)} of {len(ledger.entries)} runs failed"
+    return "\n".join(
+        [f"{many}; the same command tries them again."]
+        + [f"\n{entry.job.name} ({log_of(entry.job, ledger.parent)}):\n{entry.said}" for entry in failed]
+    )
+
+
+def _locked(parent: Path) -> int:
+    """The folder, locked. Somebody who only looks whether it is has it for a moment."""
+    for _ in range(10):
+        with contextlib.suppress(UserError):
+            return run_folder.lock(parent)
+        time.sleep(0.1)
+    return run_folder.lock(parent)

@@ -1,0 +1,173 @@
+"""How far each run of a sweep is: kept in sweep.json beside the runs, so that it can be seen from elsewhere."""
+
+import heapq
+import json
+import socket
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from arac.errors import UserError
+from arac.storage import run_folder
+from arac.storage.timings import Spent, pace
+from arac.sweeps.jobs import Job, is_finished, saved_steps
+from arac.utils.atomic_io import read_bounded, write_durably
+from arac.utils.safe_json import last_line, named, number, parsed, whole
+
+FILE = "sweep.json"
+HEARTBEAT = 30.0  # seconds between two times that it is written while all is well
+_SILENCE = 4 * HEARTBEAT  # after which a sweep on another machine is thought to be gone
+_FORMAT = 1
+_LIMIT = 2**26
+# stopped: begun, and nobody is working on it.
+State: TypeAlias = Literal["waiting", "running", "stopped", "finished", "failed"]
+
+
+@dataclass
+class Entry:
+    """A run of a sweep."""
+
+    job: Job
+    state: State = "waiting"
+    losses: int = 0  # tries in a row that failed without a new checkpoint
+    said: str = ""  # by the last try that failed
+    saved: int = 0  # steps, when the try began that is at work
+    not_before: float = 0.0  # when it may be tried next, on the clock of this process
+    champion_return: float | None = None
+    spent: Spent = field(default_factory=Spent)
+
+    @property
+    def env_steps(self) -> int:
+        return self.spent.latest.env_steps if self.spent.latest else 0
+
+    def look(self, folder: Path) -> None:
+        """How far its run is by now. Nothing that is wrong with a file for the moment may stop a sweep."""
+        self.spent.follow(folder / "timings.jsonl")
+        with suppress(OSError, ValueError, KeyError):  # it has none yet, or one is just being written
+            self.champion_return = number(parsed(last_line(folder / "evaluations.jsonl"))["champion_return"])
+
+
+class Ledger:
+    """All runs of a sweep."""
+
+    def __init__(self, jobs: Iterable[Job], parent: Path, *, engine: str, places: int) -> None:
+        self.parent = parent
+        self.engine = engine
+        self.places = places
+        self.is_at_work = False  # whether there is a process that carries it out
+        self.entries = [Entry(job) for job in jobs]
+        for entry in self.entries:
+            entry.state = "finished" if is_finished(entry.job, parent / entry.job.name) else "waiting"
+            entry.look(parent / entry.job.name)
+
+    def write(self, *, at_work: bool = True) -> None:
+        """For those who look from elsewhere; now and then, while it is at work, so that they know that it is."""
+        rows = [{**asdict(e.job), "state": e.state, "losses": e.losses, "said": e.said} for e in self.entries]
+        now = {"host": socket.gethostname(), "at_work": at_work, "written": time.time()}
+        table = {"format": _FORMAT, "engine": self.engine, "places": self.places, **now, "runs": rows}
+        write_durably(self.parent / FILE, (json.dumps(table, indent=1) + "\n").encode())
+
+    @staticmethod
+    def read(parent: Path) -> "Ledger":
+        """What is known of the sweep in a folder, looked at from any process.
+
+        Raises:
+            UserError: if there is none.
+        """
+        try:
+            table = parsed(read_bounded(parent / FILE, _LIMIT))
+            if whole(table["format"]) != _FORMAT:
+                raise ValueError(f"its format is {table['format']}, and this version knows {_FORMAT}")
+            rows = [named(row, "runs") for row in table["runs"]]
+            jobs = [_job(row) for row in rows]
+            states = [(str(row["state"]), max(whole(row["losses"]), 0), str(row["said"])) for row in rows]
+            places = min(max(whole(table["places"]), 1), max(len(jobs), 1))
+            ledger = Ledger(jobs, parent, engine=str(table["engine"]), places=places)
+            at_work = _is_at_work(parent, table)
+        except (FileNotFoundError, NotADirectoryError):
+            raise UserError(f"{parent} holds no sweep: there is no {FILE} in it.") from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{parent / FILE} cannot be read: {error}.") from None
+        ledger.is_at_work = at_work
+        for entry, (state, losses, said) in zip(ledger.entries, states, strict=True):
+            entry.losses, entry.said = losses, said
+            if entry.state != "finished":
+                entry.state = _seen_from_elsewhere(state, at_work, saved_steps(parent / entry.job.name))
+        return ledger
+
+    def of(self, job: Job) -> Entry:
+        return next(entry for entry in self.entries if entry.job is job)
+
+    def count(self, state: State) -> int:
+        return sum(entry.state == state for entry in self.entries)
+
+    def look(self) -> None:
+        """How far those are by now that are at work."""
+        for entry in self.entries:
+            if entry.state == "running":
+                entry.look(self.parent / entry.job.name)
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """That are done, and that there are."""
+        return sum(min(e.env_steps, e.job.steps) for e in self.entries), sum(e.job.steps for e in self.entries)
+
+    def seconds_left(self) -> dict[str, float]:
+        """Of the runs that are not at their end, at their own pace or that of others like them, where one is known."""
+        alike: dict[str, list[Spent]] = {}
+        for entry in self.entries:
+            alike.setdefault(entry.job.kind, []).append(entry.spent)
+        paces = {kind: pace(all_of_it) for kind, all_of_it in alike.items()}
+        left = {}
+        for entry in self.entries:
+            seconds = pace([entry.spent]) or paces[entry.job.kind]
+            if seconds is not None and entry.state not in ("finished", "failed"):
+                left[entry.job.name] = max(entry.job.steps - entry.env_steps, 0) * seconds
+        return left
+
+    def all_seconds_left(self) -> float | None:
+        """Of the whole sweep; kinds of runs whose pace nobody knows have that of all others. None if none is known."""
+        ahead = [entry for entry in self.entries if entry.state not in ("finished", "failed")]
+        usual = pace(entry.spent for entry in self.entries)
+        if usual is None and ahead:
+            return None
+        left = {entry.job.name: max(entry.job.steps - entry.env_steps, 0) * (usual or 0.0) for entry in ahead}
+        left |= self.seconds_left()
+        begun_first = sorted(ahead, key=lambda entry: entry.state != "running")
+        return together([left[entry.job.name] for entry in begun_first], self.places)
+
+
+def together(spans: Sequence[float], places: int) -> float:
+    """How long it takes until all have ended, if each begins in its turn when a place is free."""
+    free = [0.0] * places
+    for span in spans:
+        heapq.heappush(free, heapq.heappop(free) + span)
+    return max(free)
+
+
+def _job(row: dict[str, Any]) -> Job:
+    """As sweep.json has it, which anybody may have written."""
+    job = Job(**{one.name: row[one.name] for one in fields(Job)})
+    if whole(job.steps) < 1 or not isinstance(job.name, str) or not job.name.isprintable():
+        raise ValueError(f"{job.name!a} is no run")
+    if "/" in job.name or job.name in ("", ".", ".."):
+        raise ValueError(f"{job.name!r} is no name of a run")
+    return job
+
+
+def _is_at_work(parent: Path, table: dict[str, Any]) -> bool:
+    """On its own machine the lock tells; from another, where locks of folders may not be seen, when it last wrote."""
+    if table["host"] == socket.gethostname():
+        return run_folder.is_locked(parent)
+    return table["at_work"] is True and time.time() < number(table["written"]) + _SILENCE
+
+
+def _seen_from_elsewhere(written: str, at_work: bool, saved: int) -> State:
+    if written == "failed":
+        return "failed"
+    if at_work:
+        return "running" if written == "running" else "waiting"
+    return "stopped" if saved else "waiting"

@@ -1,0 +1,1 @@
+"""The training loop, what it shows and whom it calls."""

@@ -1,0 +1,84 @@
+"""Callbacks that are ready to use: stop at a return, film now and then."""
+
+import math
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from arac.errors import UserError
+from arac.training.callbacks.base import Callback, Row
+
+if TYPE_CHECKING:
+    from arac.agents.agent import Agent
+
+
+class StopAtReturn(Callback):
+    """Stops the run when an evaluation gives the champion a mean return of `value` or more."""
+
+    def __init__(self, value: float) -> None:
+        if not math.isfinite(value):
+            raise UserError(f"The return to stop at must be a finite number, got {value}.")
+        self.value = value
+
+    def on_evaluation(self, agent: "Agent", evaluation: Row) -> bool:
+        return evaluation["champion_return"] < self.value
+
+
+class PeriodicVideo(Callback):
+    """Films an episode without noise at the start of a run and whenever another `every` environment steps are done.
+
+    They begin alike, so that the videos show what has changed. Files are named after the steps: a run that is resumed
+    makes those again that it had made after its checkpoint. Ctrl-C is heard when a film is done; a second one
+    stops at once.
+    """
+
+    def __init__(
+        self,
+        every: int,
+        *,
+        members: Literal["champion", "all"] = "champion",
+        folder: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Makes it ready.
+
+        Args:
+            every: environment steps between videos; one is made when the generation that gets there is complete.
+            members: the champion, or the whole population side by side.
+            folder: where they go; by default `videos` in the run folder.
+
+        Raises:
+            UserError: if `every` or `members` is not what it should be.
+        """
+        if every < 1:
+            raise UserError(f"The steps between videos must be at least 1, got {every}.")
+        if members not in ("champion", "all"):
+            raise UserError(f"members must be 'champion' or 'all', got {members!r}.")
+        self.every = every
+        self.members = members
+        self.folder = None if folder is None else Path(folder)
+        self._steps = 0  # when it last looked
+
+    def on_start(self, agent: "Agent", run_dir: Path | None) -> None:
+        target = self.folder or (run_dir and run_dir / "videos")
+        if target is None:
+            raise UserError("There is no place for videos: give `learn` a run_dir, or PeriodicVideo a folder.")
+        self._target = target
+        self._steps = agent.state.env_steps
+        if self._steps == 0:  # what cannot be filmed shows now, and not after hours
+            self._film(agent)
+
+    def on_generation(self, agent: "Agent", evaluation: Row | None) -> None:
+        before, self._steps = self._steps, agent.state.env_steps
+        if self._steps // self.every > before // self.every:
+            self._film(agent)
+
+    def _film(self, agent: "Agent") -> None:
+        from arac.video import film  # takes a while
+
+        if self.members == "all":
+            policies = [member.policy for member in agent.population]
+            labels = [f"agent {number}" for number in range(len(policies))]
+        else:
+            policies, labels = [agent.champion.policy], [f"champion at {self._steps:,} steps"]
+        self._target.mkdir(parents=True, exist_ok=True)
+        film(agent.env, policies, labels, self._target / f"{self._steps:012d}.mp4")

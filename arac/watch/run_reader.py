@@ -1,0 +1,157 @@
+"""A run folder as the page's two answers, read again where something in it has changed."""
+
+import hashlib
+import stat
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from safetensors import SafetensorError, safe_open
+
+from arac.analysis import run_records
+from arac.errors import UserError
+from arac.storage import checkpoint, run_folder
+from arac.storage.timings import Spent, pace
+from arac.watch import videos
+from arac.watch.payload import contents, first_evaluation
+from arac.web import embedded
+
+_FRESH = 0.5  # seconds for which an answer stands, however many pages ask
+State: TypeAlias = Literal["training", "finished", "stopped", "gone"]
+
+
+class Answer(NamedTuple):
+    """JSON, with a tag that another body would not have."""
+
+    body: bytes
+    tag: str
+
+    @staticmethod
+    def of(value: Any) -> "Answer":
+        body = embedded(value).encode()
+        return Answer(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+
+
+class Answers(NamedTuple):
+    progress: Answer  # small: how far the run is, or what is wrong with it
+    run: Answer  # everything else, which changes with an evaluation
+
+
+class Follower:
+    """Reads one run folder, and nothing outside of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._one_at_a_time = threading.Lock()  # requests come in threads of their own
+        self._looked = -_FRESH
+        self._answers = Answers(Answer.of({}), Answer.of({}))
+        self._spent = Spent()
+        self._seen: Sequence[Any] = ()
+        self._found: tuple[run_records.Record, Answer] | ValueError = ValueError("it was not looked at yet")
+        self._archive: tuple[Any, dict[str, Any] | None] = None, None
+
+    def look(self) -> Answers:
+        """What the folder says now."""
+        with self._one_at_a_time:
+            if time.monotonic() - self._looked >= _FRESH:
+                self._answers = self._read()
+                self._looked = time.monotonic()
+            return self._answers
+
+    def _read(self) -> Answers:
+        try:
+            return self._read_run()
+        except UserError as error:
+            reason = str(error)
+        except ValueError as error:
+            reason = f"This run cannot be read: {error}."
+        except OSError as error:
+            reason = f"This run cannot be read: the system refuses ({error.strerror or error})."
+        return Answers(Answer.of({"error": reason}), self._answers.run)
+
+    def _read_run(self) -> Answers:
+        if not self._folder.is_dir():
+            raise UserError(f"The folder {self._folder} is gone.")
+        run_folder.check_parts(self._folder)
+        at_work = run_folder.is_locked(self._folder)  # first: once nobody is, what is read below is the end of it
+        record, run = self._run()
+        self._follow_timings()
+        steps = self._spent.latest.env_steps if self._spent.latest else record.steps_done
+        newest = max(checkpoint.list_checkpoints(self._folder), default=None)
+        saved = int(newest.name) if newest else None
+        seconds = pace([self._spent])
+        progress = {
+            "run": run.tag,
+            "state": _state(at_work, steps, record.planned, saved),
+            "steps": steps,
+            "planned": record.planned,
+            "saved": saved,
+            "rate": 1 / seconds if seconds else None,
+            "news": max(seen[0] for seen in map(_mark, self._files("config.toml", "timings.jsonl")) if seen) / 1e9,
+            "first": first_evaluation(record),
+            "archive": self._archived(newest) if newest else None,
+            "video": videos.latest(self._folder),
+        }
+        return Answers(Answer.of(progress), run)
+
+    def _run(self) -> tuple[run_records.Record, Answer]:
+        """Config and evaluations; a file that is as it was is not read again, whether it is sound or not."""
+        seen = [*map(_mark, self._files("config.toml", "evaluations.jsonl", "episodes.csv", "champion.json"))]
+        if seen != self._seen:
+            try:
+                record = run_records.read(self._folder, self._folder.name)
+                self._found = record, Answer.of(contents(record, self._folder))
+            except ValueError as error:
+                self._found = error
+            self._seen = seen
+        if isinstance(self._found, ValueError):
+            raise self._found
+        return self._found
+
+    def _follow_timings(self) -> None:
+        path = self._folder / "timings.jsonl"
+        if self._spent.is_ahead_of(path):  # it is another file than before
+            self._spent = Spent()
+        self._spent.follow(path)
+
+    def _archived(self, newest: Path) -> dict[str, Any] | None:
+        """The fitness of the archived policies in the newest checkpoint, of which nothing else is read."""
+        state = newest / "state.safetensors"
+        if (key := (newest.name, _mark(state))) != self._archive[0]:
+            self._archive = key, _archive(state, int(newest.name)) if key[1] else None
+        return self._archive[1]
+
+    def _files(self, *names: str) -> list[Path]:
+        return [self._folder / name for name in names]
+
+
+def _mark(path: Path) -> tuple[int, int, int] | None:
+    """What is another when a file has changed, its time first; None where no ordinary file is."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return (status.st_mtime_ns, status.st_size, status.st_ino) if stat.S_ISREG(status.st_mode) else None
+
+
+def _state(at_work: bool, steps: int, planned: int, saved: int | None) -> State:
+    """A run that was stopped has saved what it had; a process that was killed has not."""
+    if at_work:
+        return "training"
+    if steps >= planned:
+        return "finished"
+    return "stopped" if saved is not None and saved >= steps else "gone"
+
+
+def _archive(path: Path, steps: int) -> dict[str, Any] | None:
+    """None where the system has no archive, or the file cannot be read: then it is removed or damaged."""
+    try:
+        with safe_open(path, "numpy") as state:
+            fitness, size = state.get_tensor(".archive.fitness"), state.get_tensor(".archive.size")
+    except (SafetensorError, OSError, TypeError, AttributeError, ValueError):  # also for types that NumPy has not
+        return None
+    if [(one.ndim, one.dtype.kind) for one in (fitness, size)] != [(1, "f"), (0, "i")]:
+        return None
+    return {"steps": steps, "fitness": fitness[: int(size)].tolist()} if size > 0 else None
