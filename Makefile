@@ -7,10 +7,10 @@ BIN := .venv/bin
 DEMONSTRATION := --steps 50000 --temperature 0.1 --warmup-steps 5000 --eval-interval 5000 --eval-episodes 3 --batch-size 128 --actor-coefficient 5
 # Test files that are begun first. One of them compiles all algorithms, the others next to nothing, so that the rest find what
 # they need compiled; and those that take longest are among them, so that no core waits at the end.
-FIRST := tests/test_exact.py tests/test_rollout.py tests/reliability/test_kills.py tests/test_sweeps.py tests/test_video.py \
-  tests/test_losses.py tests/reliability/test_faults.py tests/test_cli.py tests/test_baselines.py tests/test_docs.py \
-  tests/test_watch_page.py tests/test_play.py
-FIRST_SLOW := tests/reliability/test_sweep_kills.py tests/test_docs.py tests/learning tests/reliability
+FIRST := tests/algorithms/test_exact.py tests/rollout/test_rollout.py tests/reliability/test_kills.py tests/sweeps/test_sweeps.py tests/video/test_video.py \
+  tests/learning/test_losses.py tests/reliability/test_faults.py tests/cli/test_cli.py tests/algorithms/test_baselines.py tests/docs/test_docs.py \
+  tests/watch/test_watch_page.py tests/video/test_play.py
+FIRST_SLOW := tests/reliability/test_sweep_kills.py tests/docs/test_docs.py tests/learning tests/reliability
 PYTEST := $(BIN)/python -m pytest --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
@@ -68,10 +68,10 @@ test-slow: .venv/.slow system  ## what needs real time: learning, kills, Ray clu
 	$(PYTEST) --numprocesses auto $(FIRST_SLOW) tests -m slow --durations 10
 
 smoke: .venv/.test  ## the paper's eight tasks, three generations each, and what ERL and CERL learn: 20 minutes
-	$(BIN)/python -m pytest tests/test_tasks.py tests/learning -m smoke -v
+	$(BIN)/python -m pytest tests/envs/test_tasks.py tests/learning -m smoke -v
 
 test-thirdparty: .venv/.test .venv/.thirdparty  ## environments of other packages, which it installs: about five minutes
-	$(BIN)/python -m pytest tests/test_tasks.py -m thirdparty -v
+	$(BIN)/python -m pytest tests/envs/test_tasks.py -m thirdparty -v
 
 torture: .venv/.train  ## kills runs of every algorithm, again and again, and compares: ten minutes
 	$(BIN)/python tests/reliability/torture.py
@@ -96,7 +96,7 @@ wheel: .venv/.docs  ## the sdist and the wheel, in dist/
 	$(BIN)/python -m build --no-isolation
 
 bench: .venv/.train  ## how fast it is: against the machine's limit, growth, phases, start; and what checkpoints cost: half an hour
-	$(BIN)/arac bench updates profile growth phases start --out results/bench
+	$(BIN)/python -m benchmarks.speed updates profile growth phases start --out results/bench
 	$(BIN)/python benchmarks/saving.py
 
 .venv-peers/.ready: pyproject.toml constraints.txt
@@ -105,13 +105,13 @@ bench: .venv/.train  ## how fast it is: against the machine's limit, growth, pha
 	@touch $@
 
 bench-peers: .venv/.train .venv-peers/.ready  ## whole runs against SBX and Stable-Baselines3, in an environment of their own: 20 minutes
-	$(BIN)/arac bench peers --out results/bench
+	$(BIN)/python -m benchmarks.speed peers --out results/bench
 
 against-sb3: .venv-peers/.ready  ## what TD3 and SAC learn beside Stable-Baselines3's: half an hour
 	.venv-peers/bin/python benchmarks/against_sb3.py
 
 test-sb3: .venv-peers/.ready  ## our agents in Stable-Baselines3's own evaluation, in an environment of its own: a minute
-	.venv-peers/bin/python -m pytest tests/test_sb3.py
+	.venv-peers/bin/python -m pytest tests/agents/test_sb3.py
 
 clean:  ## removes .venv and caches
 	rm -rf .venv .venv-peers .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site *.egg-info

@@ -1,4 +1,7 @@
-"""What can go wrong, sorted by who can mend it."""
+"""What can go wrong, sorted by who can mend it, and the exit status that tells it."""
+
+import sys
+from collections.abc import Callable
 
 
 class UserError(ValueError):
@@ -19,3 +22,20 @@ class Interrupted(KeyboardInterrupt):
 
 class StorageFailure(OSError):
     """The run folder cannot be written: a full disk, a lost mount (exit status 3)."""
+
+
+def exit_status(work: Callable[[], int | None]) -> int:
+    """Carry out a command, print what went wrong in a sentence, and return the exit status."""
+    try:
+        return work() or 0
+    except UserError as error:
+        print(f"arac: {error}", file=sys.stderr)
+        return 2
+    except (EnvironmentFailure, StorageFailure) as error:
+        print(f"arac: {error}", file=sys.stderr)
+        return 3
+    except OSError as error:
+        print(f"arac: the machine failed: {error}", file=sys.stderr)
+        return 3
+    except KeyboardInterrupt:
+        return 130

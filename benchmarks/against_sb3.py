@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from arac.bench.machine import processor
+from benchmarks.speed.machine import processor
 
 ENV = "HalfCheetah-v5"
 WARMUP, BATCH, RATE, HIDDEN, REPLAY = 5_000, 256, 3e-4, 256, 100_000

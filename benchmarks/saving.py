@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from arac import ARAC
-from arac.bench.machine import processor, random_episode
 from arac.replay.buffer import ReplayBuffer
 from arac.storage import checkpoint
 from arac.storage.metrics import DETERMINISTIC_FILES
 from arac.utils.atomic_io import seal
+from benchmarks.speed.machine import processor, random_episode
 
 SIZES = (50_000, 100_000, 500_000, 1_000_000)
 INTERVAL = 10_000  # the default of checkpoint_interval

@@ -21,7 +21,6 @@ from typing import Any
 import cloudpickle  # comes with Ray
 
 from arac import ARAC, sweep
-from arac.bench.machine import processor
 from arac.experiments.catalogue import EXPERIMENTS
 from arac.experiments.forecast import trials
 from arac.rollout.local_pool import LocalPool
@@ -31,6 +30,7 @@ from arac.storage.timings import pace
 from arac.sweeps import spec as specs
 from arac.sweeps.status import FILE, Ledger, together
 from arac.utils.progress import Progress
+from benchmarks.speed.machine import processor
 
 SHORT: dict[str, Any] = {
     "algorithms": ["sac"],

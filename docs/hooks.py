@@ -72,14 +72,14 @@ def _shown(value):
 
 def _help(kind, name):
     """The line below the field, in the first class that has one."""
-    classes = _config_module().members
-    documented = (classes[base.__name__].members.get(name) for base in kind.__mro__ if base.__name__ in classes)
+    classes = [base for base in kind.__mro__ if base.__module__.startswith("arac.")]
+    documented = (_module(base.__module__)[base.__name__].members.get(name) for base in classes)
     return next(" ".join(field.docstring.value.split()) for field in documented if field and field.docstring)
 
 
 @cache
-def _config_module():
-    return griffe.load("arac.algorithms.config", search_paths=[str(ROOT)])
+def _module(name):
+    return griffe.load(name, search_paths=[str(ROOT)])
 
 
 def _table(head, rows):

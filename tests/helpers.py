@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete
 
-from arac.rollout.episode import Episode
+from arac.replay.episode import Episode
 
 # Of runs that take a second; what is compiled for one is found by all.
 SMALL = {
@@ -24,6 +24,11 @@ SMALL = {
     "replay_capacity": 10_000,
     "workers": 0,
 }
+
+# The same as flags; HERE without a worker process.
+SMALL_FLAGS = ["--hidden-size", "16", "--batch-size", "16", "--warmup-steps", "50", "--eval-interval", "100"]
+SMALL_FLAGS += ["--eval-episodes", "2", "--replay-capacity", "10000", "--workers", "1"]
+HERE = [*SMALL_FLAGS[:-1], "0"]
 
 
 class Probe(gymnasium.Env):

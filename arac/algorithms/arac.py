@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -19,9 +19,10 @@ from arac.algorithms.base import (
     measure,
     soft_rules,
 )
-from arac.algorithms.config import ARACConfig
+from arac.algorithms.config import SoftConfig
 from arac.envs import EnvSpec
-from arac.learning.losses import Felt
+from arac.errors import UserError
+from arac.learning.losses import Base, Divergence, Felt
 from arac.learning.sac_updates import (
     ActorLearner,
     CriticLearner,
@@ -36,9 +37,67 @@ from arac.models.critics import init_critic
 from arac.models.policies import FlowPolicy, Policy
 from arac.models.policies.custom import CustomPolicy, Own
 from arac.models.stacked import over_members, take
-from arac.population.archive import Archive, betas
-from arac.rollout.episode import Acting
+from arac.population.archive import Archive, FeltBy, Strategy, Targets, betas
+from arac.replay.episode import Acting
 from arac.utils.rng import stream_key, stream_rng
+
+
+@dataclass(frozen=True, kw_only=True)
+class ARACConfig(SoftConfig):
+    """Attraction-Repulsion Actor-Critic."""
+
+    preset_fields: ClassVar[tuple[str, ...]] = (
+        "flows", "sigma", "archive_capacity", "actor_coefficient", "temperature", "strategy",
+    )  # fmt: skip
+    named_presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper-letter": {
+            "ar_coefficient": 1.0, "ar_from": "archive", "ar_divergence": "kl", "ar_base": "own", "kl_clip": "none",
+        },
+    }  # fmt: skip
+
+    population_size: int = 5
+    """Agents (M)."""
+    elites: int = 2
+    """Fittest agents that train the critic and feel archived policies (K)."""
+    archive_capacity: int = 20
+    """Earlier policies that the archive keeps (G)."""
+    archive_sample: int = 5
+    """Archived policies drawn for each elite and generation (n)."""
+    actor_coefficient: float = 1.0
+    """Mini-batches of all actors together per environment step (p); each actor gets p/M."""
+    strategy: Strategy = "proactive"
+    """proactive: away from the worse half, towards the better; reactive: only away, most from the worst."""
+    ar_coefficient: float | Literal["auto"] = "auto"
+    """Weight of attraction and repulsion (lambda); auto adapts it to `ar_target`, 0 switches both off."""
+    ar_target: float = 3.0
+    """Divergence from other members that auto aims at, in nats; at 3, two policies share about a fifth."""
+    ar_from: Targets = "both"
+    """Policies that repel and attract: archive (the paper's, felt by elites), members (another one of the population
+    at each update, repulsion only) or both."""
+    ar_felt_by: FeltBy = "non_elites"
+    """Members that other members repel: non_elites leaves the elites free to do what pays most, and repels nobody where
+    all are elites; all spares nobody."""
+    ar_divergence: Divergence = "bounded"
+    """bounded: at most log 2, and contracting a policy does not raise it; kl: the paper's."""
+    ar_base: Base = "whole"
+    """What attraction and repulsion move. whole: all of the policy; own, shared: the flows, the other's on its own base
+    Gaussian or on the agent's; gaussian: the base Gaussian."""
+    kl_clip: float | Literal["none"] = 1.0
+    """Ignore a policy beyond this divergence (nats), for ar_divergence kl; none never does, as in the paper."""
+    flows: int = 3
+    """Radial flows per policy (N)."""
+    sigma: float | Literal["learned"] = 0.4
+    """Standard deviation of the base Gaussian, or learned from the state."""
+    temperature: float = 0.2
+    """Weight of the entropy (alpha)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.elites > self.population_size:
+            raise UserError(
+                f"elites ({self.elites}) must not exceed population_size ({self.population_size}): "
+                "lower the one or raise the other."
+            )
 
 
 @jax.tree_util.register_dataclass

@@ -16,7 +16,7 @@ from arac.models.stacked import take, top_k
 from arac.population.diversity import pairwise_kl
 from arac.replay import buffer
 from arac.replay.buffer import Contents, ReplayBuffer
-from arac.rollout.episode import Acting
+from arac.replay.episode import Acting
 from arac.rollout.rollouts import Rollouts
 from arac.utils.progress import Progress
 from arac.utils.rng import stream_key

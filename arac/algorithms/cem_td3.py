@@ -7,15 +7,54 @@ import jax.numpy as jnp
 import numpy as np
 
 from arac.algorithms.base import Context, Evaluation, evaluate, evaluation_due, measure, summary
-from arac.algorithms.config import CEMTD3Config
+from arac.algorithms.config import DiscountConfig, TargetNoiseConfig
 from arac.envs import EnvSpec
+from arac.errors import UserError
 from arac.learning.td3_updates import CriticLearner, Rules, actor_updates, begin_actor, begin_critic, critic_updates
 from arac.models.critics import init_twin_critic
 from arac.models.mlp import Style, tapered
 from arac.models.policies import DeterministicPolicy
 from arac.models.stacked import put, stack, take, top_k
-from arac.population.evolution import Distribution, ask, tell
+from arac.population.cem import Distribution, ask, tell
 from arac.utils.rng import stream_key
+
+
+@dataclass(frozen=True, kw_only=True)
+class CEMTD3Config(TargetNoiseConfig, DiscountConfig):
+    """CEM-RL with TD3: a Gaussian over actors, half of which learn by gradient before all are judged."""
+
+    population_size: int = 10
+    """Actors per generation; an even number, for they are drawn in opposite pairs."""
+    parents: int = 5
+    """Fittest actors that the new mean and variance are made of."""
+    gradient_actors: int = 5
+    """Actors per generation that learn from the critic first."""
+    initial_variance: float = 1e-3
+    """Of each parameter."""
+    damping: float = 1e-3
+    """Variance that is added at first."""
+    final_damping: float = 1e-5
+    """What that falls to."""
+    damping_decay: float = 0.95
+    """Per generation."""
+    hidden_size: int = 400
+    """Units of the first hidden layer; the second has three quarters of that."""
+    batch_size: int = 100
+    """Transitions per mini-batch."""
+    learning_rate: float = 1e-3
+    """Adam's learning rate, for actors and critic."""
+    warmup_steps: int = 10_000
+    """Environment steps before the first gradient step."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.population_size % 2:
+            raise UserError(f"population_size must be even, for actors are drawn in pairs, got {self.population_size}.")
+        for name in ("parents", "gradient_actors"):
+            if getattr(self, name) > self.population_size:
+                raise UserError(
+                    f"{name} ({getattr(self, name)}) must not exceed population_size ({self.population_size})."
+                )
 
 
 @jax.tree_util.register_dataclass

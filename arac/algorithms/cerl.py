@@ -1,25 +1,90 @@
 """CERL (Khadka et al.): TD3 learners of several horizons share their experience with a genetic algorithm."""
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
 
 from arac.algorithms.base import Context, Evaluation, evaluation_due
-from arac.algorithms.config import CERLConfig
-from arac.algorithms.evolutionary import breed, judge, measure_champion
+from arac.algorithms.config import Config, SmoothedConfig
+from arac.algorithms.evolutionary import GeneticConfig, breed, judge, measure_champion
 from arac.algorithms.td3 import td3_rules, update_learners
 from arac.envs import EnvSpec
+from arac.errors import UserError
 from arac.learning.td3_updates import Learner, Rules
-from arac.models.critics import init_twin_critic
+from arac.models.critics import CriticTarget, init_twin_critic
 from arac.models.mlp import Style, tapered
 from arac.models.policies import DeterministicPolicy
 from arac.models.stacked import over_members, take
-from arac.population.evolution import allocate, ucb_scores
-from arac.rollout.episode import Episode
+from arac.population.bandit import allocate, ucb_scores
+from arac.replay.episode import Episode
 from arac.utils.rng import stream_key, stream_rng
 
 _STYLE = Style("elu", norm="after")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CERLConfig(GeneticConfig, SmoothedConfig):
+    """Collaborative Evolutionary Reinforcement Learning: a genetic algorithm and TD3 learners of several horizons."""
+
+    named_presets: ClassVar[dict[str, dict[str, Any]]] = {
+        **Config.named_presets,
+        "published": {
+            "mutation_probability": 0.9, "crossover_probability": 0.15, "crossover_units": 2.0,
+            "mutation_strength": 0.1, "mutation_fraction": 0.05, "mutation_share": "fixed",
+            "super_mutation_strength": 10.0, "super_mutation_probability": 0.05, "reset_probability": 0.02,
+            "reset_scale": 1.0, "critic_target": "delayed", "exploration_noise": 0.1, "target_noise": 0.2,
+            "target_noise_clip": 0.5,
+        },
+        # Noise: of actions in [0, 1] there, so twice as much in [-1, 1].
+        "public-code": {
+            "mutation_probability": 0.2, "crossover_probability": 0.01, "crossover_units": 0.3,
+            "mutation_strength": 0.02, "mutation_fraction": 0.03, "mutation_share": "random",
+            "super_mutation_strength": 1.0, "super_mutation_probability": 0.1, "reset_probability": 0.1,
+            "reset_scale": 0.1, "critic_target": "every", "exploration_noise": 0.2, "target_noise": 0.4,
+            "target_noise_clip": 1.0,
+        },
+    }  # fmt: skip
+
+    elite_fraction: float = 0.2
+    """Of the individuals, that pass on unchanged."""
+    crossover_probability: float = 0.15
+    """That two selected parents exchange units."""
+    mutation_fraction: float = 0.05
+    """Of the weights, that a mutation changes."""
+    reset_probability: float = 0.02
+    """Of the weights that a mutation changes, those drawn anew."""
+    critic_target: CriticTarget = "delayed"
+    """delayed: the critic's target moves with every update of the actor, as in TD3; every: with every update."""
+    learner_rollouts: int = 10
+    """Episodes of the learners per generation, shared out by their upper confidence bounds."""
+    migration_interval: int = 5
+    """Generations between copies of the learners into the population."""
+    ucb_coefficient: float = 0.9
+    """Weight of the exploration among learners."""
+    value_step: float = 0.2
+    """Weight of the newest return in a learner's value."""
+    hidden_size: int = 400
+    """Units of the first hidden layer; the second has three quarters of that."""
+    learning_rate: float = 1e-3
+    """Adam's learning rate, for actors."""
+    critic_learning_rate: float = 1e-3
+    """Adam's learning rate, for the critics."""
+    warmup_steps: int = 2_560
+    """Environment steps before the first gradient step: ten mini-batches."""
+    discounts: tuple[float, ...] = (0.9, 0.99, 0.997, 0.9995)
+    """Discount factor of each learner."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.discounts or not all(0 <= discount <= 1 for discount in self.discounts):
+            raise UserError(f"discounts must be numbers from 0 to 1, at least one, got {self.discounts}.")
+        if self.learner_rollouts < len(self.discounts):
+            raise UserError(
+                f"learner_rollouts ({self.learner_rollouts}) must be at least one for each of the "
+                f"{len(self.discounts)} learners."
+            )
 
 
 @jax.tree_util.register_dataclass

@@ -1,13 +1,14 @@
 """ERL (Khadka and Tumer): a genetic algorithm over actors, and one DDPG learner that is copied among them."""
 
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
 
 from arac.algorithms.base import Context, Evaluation, evaluation_due
-from arac.algorithms.config import ERLConfig
-from arac.algorithms.evolutionary import breed, judge, measure_champion
+from arac.algorithms.config import Config, DiscountConfig, ExplorationConfig
+from arac.algorithms.evolutionary import GeneticConfig, breed, judge, measure_champion
 from arac.algorithms.td3 import update_learners
 from arac.envs import EnvSpec
 from arac.learning.td3_updates import Learner, Rules
@@ -18,6 +19,40 @@ from arac.models.stacked import over_members, put, stack
 from arac.utils.rng import stream_key
 
 _BRANCH, _JOINT = 200, 300  # units of the critic
+
+
+@dataclass(frozen=True, kw_only=True)
+class ERLConfig(GeneticConfig, ExplorationConfig, DiscountConfig):
+    """Evolutionary Reinforcement Learning: a genetic algorithm and one DDPG learner."""
+
+    preset_table: ClassVar[str] = "erl"
+    preset_fields: ClassVar[tuple[str, ...]] = ("elite_fraction", "trials", "synchronisation_interval")
+    named_presets: ClassVar[dict[str, dict[str, Any]]] = {
+        **Config.named_presets,
+        "published": {"mutation_share": "fixed", "crossover_biases": 0.0, "last_layer_scale": 1.0},
+        "public-code": {"mutation_share": "random", "crossover_biases": 1.0, "last_layer_scale": 0.1},
+    }
+
+    trials: int = 1
+    """Episodes that an individual is judged by."""
+    synchronisation_interval: int = 10
+    """Generations between copies of the learner into the worst individual."""
+    exploration_noise: float = 0.3
+    """Scale of the learner's Ornstein-Uhlenbeck noise, in units of actions in [-1, 1]."""
+    hidden_size: int = 128
+    """Units per hidden layer of the actors; the critic has 200 for the state, 200 for the action and 300."""
+    batch_size: int = 128
+    """Transitions per mini-batch."""
+    tau: float = 0.001
+    """Step of the slowly moving target networks towards the trained ones."""
+    gradient_clip: float = 10.0
+    """The largest norm of the critic's gradient."""
+    last_layer_scale: float = 1.0
+    """Factor on the last layers of the learner's actor and critic at the start."""
+    warmup_steps: int = 640
+    """Environment steps before the first gradient step: five mini-batches."""
+    eval_episodes: int = 5
+    """Episodes without noise of the champion at an evaluation."""
 
 
 @jax.tree_util.register_dataclass

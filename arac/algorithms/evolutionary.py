@@ -1,15 +1,73 @@
 """What ERL and CERL share: judging individuals, breeding the next ones, and measuring the fittest."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
 from arac.algorithms.base import Context, Evaluation, evaluate, measure, summary
-from arac.algorithms.config import GeneticConfig
+from arac.algorithms.config import Config
+from arac.errors import UserError
 from arac.models.policies import DeterministicPolicy
 from arac.models.stacked import put, take
-from arac.population.evolution import Crossover, Mutation, Plan, bred, plan
+from arac.population.genetic import Crossover, Mutation, Plan, bred, plan
 from arac.utils.rng import stream_key, stream_rng
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneticConfig(Config):
+    """What ERL and CERL share."""
+
+    population_size: int = 10
+    """Individuals that evolve."""
+    elite_fraction: float = 0.1
+    """Of the individuals, that pass on unchanged."""
+    tournament_size: int = 3
+    """Individuals that compete for a place among the parents."""
+    crossover_probability: float = 0.0
+    """That two selected parents exchange units."""
+    crossover_units: float = 2.0
+    """Units that a crossover draws in a layer, at most, relative to how many there are; 2 exchanges 57 % on average."""
+    crossover_biases: float = 0.0
+    """Biases and norms that a crossover draws in a layer, at most, relative to how many there are."""
+    mutation_probability: float = 0.9
+    """That an individual mutates."""
+    mutation_strength: float = 0.1
+    """Standard deviation of a mutation, relative to the weight."""
+    mutation_fraction: float = 0.1
+    """Of the weights, that a mutation changes."""
+    mutation_share: Literal["fixed", "random"] = "fixed"
+    """fixed: a mutation changes `mutation_fraction` of the weights; random: of each layer a random share up to that,
+    and none in a quarter of the layers, as the authors' code does."""
+    super_mutation_strength: float = 10.0
+    """Standard deviation of a super-mutation, relative to the weight."""
+    super_mutation_probability: float = 0.05
+    """Of the weights that a mutation changes, those with a super-mutation."""
+    reset_probability: float = 0.05
+    """Of the weights that a mutation changes, those drawn anew."""
+    reset_scale: float = 1.0
+    """Standard deviation of weights that are drawn anew."""
+    learning_rate: float = 5e-5
+    """Adam's learning rate, for actors."""
+    critic_learning_rate: float = 5e-4
+    """Adam's learning rate, for the critic."""
+
+    @property
+    def elite_count(self) -> int:
+        return max(int(self.elite_fraction * self.population_size + 1e-9), 1)  # 0.29 of 100 are 29
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.elite_count >= self.population_size:
+            raise UserError(
+                f"elite_fraction ({self.elite_fraction}) of population_size ({self.population_size}) leaves nobody to "
+                "evolve: lower the one or raise the other."
+            )
+        if self.super_mutation_probability + self.reset_probability > 1:
+            raise UserError(
+                f"super_mutation_probability ({self.super_mutation_probability}) and reset_probability "
+                f"({self.reset_probability}) must not exceed 1 together."
+            )
 
 
 def judge(context: Context, individuals: DeterministicPolicy, generation: int, trials: int) -> tuple[np.ndarray, int]:

@@ -4,17 +4,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from arac.algorithms import arac, cem_td3, cerl, erl, sac, td3
-from arac.algorithms.config import (
-    ARACConfig,
-    CEMTD3Config,
-    CERLConfig,
-    Config,
-    ERLConfig,
-    SACConfig,
-    SACNFConfig,
-    SoftConfig,
-    TD3Config,
-)
+from arac.algorithms.arac import ARACConfig
+from arac.algorithms.cem_td3 import CEMTD3Config
+from arac.algorithms.cerl import CERLConfig
+from arac.algorithms.config import Config, SoftConfig
+from arac.algorithms.erl import ERLConfig
+from arac.algorithms.sac import SACConfig, SACNFConfig
+from arac.algorithms.td3 import TD3Config
 from arac.envs import suggestion
 from arac.errors import UserError
 

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from arac.algorithms.base import Context, Evaluation, alone, learning_steps, soft_rules
-from arac.algorithms.config import SACConfig, SACNFConfig
+from arac.algorithms.config import SoftConfig
 from arac.envs import EnvSpec
 from arac.learning.jit import compiled
 from arac.learning.losses import temperature_loss
@@ -26,13 +26,36 @@ from arac.learning.sac_updates import (
     gradient_step,
     repeat,
 )
-from arac.models.critics import init_critic, narrowed, widened
+from arac.models.critics import CriticKind, init_critic, narrowed, widened
 from arac.models.policies import FlowPolicy, Policy
 from arac.models.policies.custom import CustomPolicy, Own
 from arac.models.stacked import stack
 from arac.replay import buffer
 from arac.replay.buffer import Contents
 from arac.utils.rng import stream_key
+
+
+@dataclass(frozen=True, kw_only=True)
+class SACConfig(SoftConfig):
+    """Soft actor-critic. SAC v2 as it stands; `critic="value", temperature=0.2` is v1."""
+
+    critic: CriticKind = "twin"
+    temperature: float | Literal["auto"] = "auto"
+    """Weight of the entropy; auto learns it, towards an entropy of minus the action's size."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SACNFConfig(SoftConfig):
+    """Soft actor-critic with a radial-flow policy: ARAC's agent, alone."""
+
+    preset_fields: ClassVar[tuple[str, ...]] = ("flows", "sigma", "temperature")
+
+    flows: int = 3
+    """Radial flows (N)."""
+    sigma: float | Literal["learned"] = 0.4
+    """Standard deviation of the base Gaussian, or learned from the state."""
+    temperature: float = 0.2
+    """Weight of the entropy (alpha)."""
 
 
 class Learner(NamedTuple):

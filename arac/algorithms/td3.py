@@ -6,13 +6,21 @@ import jax
 import jax.numpy as jnp
 
 from arac.algorithms.base import Context, Evaluation, alone, learning_steps
-from arac.algorithms.config import SmoothedConfig, TD3Config
+from arac.algorithms.config import DiscountConfig, SmoothedConfig
 from arac.envs import EnvSpec
 from arac.learning.td3_updates import Learner, Losses, Rules, learner_updates
 from arac.models.critics import init_twin_critic
 from arac.models.policies import DeterministicPolicy
 from arac.models.stacked import stack
 from arac.utils.rng import stream_key
+
+
+@dataclass(frozen=True, kw_only=True)
+class TD3Config(SmoothedConfig, DiscountConfig):
+    """Twin Delayed DDPG."""
+
+    warmup_steps: int = 25_000
+    """Environment steps with uniformly random actions at the start; learning begins after them."""
 
 
 @jax.tree_util.register_dataclass

@@ -9,14 +9,14 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from arac.cli.common import hanging, wrapped
 from arac.cli.completion import completion
-from arac.cli.experiments import bench, report, reproduce
+from arac.cli.experiments import report, reproduce
 from arac.cli.export import export
 from arac.cli.inspect import examine, list_things
 from arac.cli.play import play
 from arac.cli.sweep import sweep
 from arac.cli.train import evaluate, resume, train
 from arac.cli.watch import watch
-from arac.errors import EnvironmentFailure, StorageFailure, UserError
+from arac.errors import UserError, exit_status
 from arac.utils.processes import outlive_readers
 
 HELP = {
@@ -30,7 +30,6 @@ HELP = {
     "sweep SPEC.toml": "carry out many runs, here or on a Ray cluster; `sweep status DIR` shows how far they are",
     "reproduce NAME": "run an experiment: its table and its picture",
     "report RUNS": "a page with the curves and tables of runs, beside the paper's",
-    "bench": "measure how fast it is on this machine",
     "list algos|envs": "what there is to train, and on what",
     "completion SHELL": "a script that completes all this in bash, zsh or fish",
 }
@@ -46,9 +45,8 @@ COMMANDS: dict[str, Callable[[list[str]], int | None]] = {
     "sweep": sweep,
     "reproduce": reproduce,
     "report": report,
-    "bench": bench,
     "list": list_things,
-    "completion": completion,
+    "completion": lambda argv: completion(argv, COMMANDS),
 }
 
 
@@ -56,19 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     outlive_readers()
-    try:
-        return _dispatch(words)
-    except UserError as error:
-        print(f"arac: {error}", file=sys.stderr)
-        return 2
-    except (EnvironmentFailure, StorageFailure) as error:
-        print(f"arac: {error}", file=sys.stderr)
-        return 3
-    except OSError as error:
-        print(f"arac: the machine failed: {error}", file=sys.stderr)
-        return 3
-    except KeyboardInterrupt:
-        return 130
+    return exit_status(lambda: _dispatch(words))
 
 
 def _dispatch(words: list[str]) -> int:

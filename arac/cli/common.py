@@ -58,19 +58,26 @@ def whole_number(word: str) -> int:
     return int(number)
 
 
-def parse(kind: type[ArgsT], command: str, argv: list[str], default: Any = None) -> ArgsT:
+def parse(kind: type[ArgsT], command: str, argv: list[str], default: Any = None, program: str = "arac") -> ArgsT:
     """Parse arguments with tyro, with its boxed complaints turned into one sentence."""
     complaint = io.StringIO()
     description = wrapped(inspect.getdoc(get_origin(kind) or kind) or "", hang=" ")  # tyro joins lines without one
     try:
         with contextlib.redirect_stderr(complaint):
             return tyro.cli(
-                kind, prog=f"arac {command}", description=description, args=argv, default=default, registry=_REGISTRY
+                kind,
+                prog=f"{program} {command}",
+                description=description,
+                args=argv,
+                default=default,
+                registry=_REGISTRY,
             )
     except SystemExit as error:
         if not error.code:  # --help, or what arac.cli.completion asks for
             raise
-        raise UserError(f"{_one_sentence(complaint.getvalue())} `arac {command} --help` lists all options.") from None
+        raise UserError(
+            f"{_one_sentence(complaint.getvalue())} `{program} {command} --help` lists all options."
+        ) from None
 
 
 def peek(argv: list[str], flag: str) -> str | None:

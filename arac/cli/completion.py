@@ -4,6 +4,7 @@ import ast
 import contextlib
 import io
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -29,6 +30,7 @@ class Option(NamedTuple):
 
 
 Options = dict[str, Option]
+Commands = Mapping[str, Callable[[list[str]], int | None]]
 
 BASH = """\
 # Completion of the command arac; made by `arac completion`.
@@ -58,19 +60,17 @@ complete -o default -F _arac arac
 ZSH = "autoload -Uz compinit bashcompinit && compinit && bashcompinit\n"
 
 
-def completion(argv: list[str]) -> None:
+def completion(argv: list[str], commands: Commands) -> None:
     shell = parse(CompletionArgs, "completion", argv).shell
-    print(_fish() if shell == "fish" else (ZSH if shell == "zsh" else "") + _bash(), end="")
+    print(_fish(commands) if shell == "fish" else (ZSH if shell == "zsh" else "") + _bash(commands), end="")
 
 
-def options(command: str, *, algo: str = "arac") -> Options:
+def options(command: str, commands: Commands, *, algo: str = "arac") -> Options:
     """The flags of a command, as its parser tells them to a shell; some commands have them by the algorithm."""
-    from arac.cli import COMMANDS
-
     first, *rest = command.split()
     told = io.StringIO()
     with contextlib.redirect_stdout(told), contextlib.suppress(SystemExit):
-        COMMANDS[first]([*rest, "--tyro-write-completion", "bash", "-", "--algo", algo])
+        commands[first]([*rest, "--tyro-write-completion", "bash", "-", "--algo", algo])
     found = re.search(r"^COMPLETION_SPEC = (.*)$", told.getvalue(), re.MULTILINE)
     assert found, f"tyro says nothing of the flags of {command}"
     return {
@@ -88,31 +88,27 @@ def options(command: str, *, algo: str = "arac") -> Options:
 def _names() -> dict[str, tuple[str, ...]]:
     """The values of flags, and the first words of commands, whose parsers take any word."""
     from arac.algorithms.registry import ALGORITHMS
-    from arac.bench import PARTS
     from arac.envs.tasks import TASKS
     from arac.experiments.catalogue import EXPERIMENTS
 
     algorithms, tasks = tuple(ALGORITHMS), (*TASKS, *TASKS.values())
     flags = {"--algo": algorithms, "--algos": algorithms, "--envs": tasks}
-    first = {"reproduce": tuple(EXPERIMENTS), "bench": tuple(PARTS), "list": ("algos", "envs"), "sweep": ("status",)}
+    first = {"reproduce": tuple(EXPERIMENTS), "list": ("algos", "envs"), "sweep": ("status",)}
     return {**flags, **first, "train": tasks, "completion": ("bash", "zsh", "fish")}
 
 
-def _all_options() -> dict[str, Options]:
+def _all_options(commands: Commands) -> dict[str, Options]:
     """Of each command; of train with each algorithm, and all of these together."""
     from arac.algorithms.registry import ALGORITHMS
-    from arac.cli import COMMANDS
 
-    training = {f"train {name}": options("train", algo=name) for name in ALGORITHMS}
+    training = {f"train {name}": options("train", commands, algo=name) for name in ALGORITHMS}
     together = {flag: option for known in training.values() for flag, option in known.items()}
-    others = {name: options(name) for name in COMMANDS if name != "train"}
-    return {**training, "train": together, **others, "sweep status": options("sweep status")}
+    others = {name: options(name, commands) for name in commands if name != "train"}
+    return {**training, "train": together, **others, "sweep status": options("sweep status", commands)}
 
 
-def _bash() -> str:
-    from arac.cli import COMMANDS
-
-    known, names = _all_options(), _names()
+def _bash(commands: Commands) -> str:
+    known, names = _all_options(commands), _names()
     places: dict[tuple[str, ...], list[str]] = {}  # where each choice of values is had
     for command, taken in known.items():
         for flag, option in taken.items():
@@ -120,19 +116,17 @@ def _bash() -> str:
                 places.setdefault(option.choices, []).append(f'"{command}:{flag}"')
     values = [f'        {" | ".join(where)}) words="{" ".join(choices)}" ;;' for choices, where in places.items()]
     flags = [f'            "{command}:-"*) words="{" ".join(taken)}" ;;' for command, taken in known.items()]
-    positionals = [f'            "{name}:"*) words="{" ".join(names[name])}" ;;' for name in COMMANDS if name in names]
+    positionals = [f'            "{name}:"*) words="{" ".join(names[name])}" ;;' for name in commands if name in names]
     lines = {"values": values, "flags": flags, "positionals": positionals}
     return BASH.format(
-        commands=" ".join((*COMMANDS, "--help", "--version")), **{name: "\n".join(rows) for name, rows in lines.items()}
+        commands=" ".join((*commands, "--help", "--version")), **{name: "\n".join(rows) for name, rows in lines.items()}
     )
 
 
-def _fish() -> str:
-    from arac.cli import COMMANDS
-
-    known, names = _all_options(), _names()
-    lines = [f"complete -c arac -n __fish_use_subcommand -f -a '{' '.join([*COMMANDS, '--help', '--version'])}'"]
-    for command in COMMANDS:
+def _fish(commands: Commands) -> str:
+    known, names = _all_options(commands), _names()
+    lines = [f"complete -c arac -n __fish_use_subcommand -f -a '{' '.join([*commands, '--help', '--version'])}'"]
+    for command in commands:
         here = f"complete -c arac -n '__fish_seen_subcommand_from {command}'"
         if command in names:
             lines.append(f"{here} -f -a '{' '.join(names[command])}'")

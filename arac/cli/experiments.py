@@ -1,4 +1,4 @@
-"""`arac reproduce`, `arac report` and `arac bench`."""
+"""`arac reproduce`, `arac report` and `python -m benchmarks.speed`."""
 
 import sys
 from dataclasses import dataclass, replace
@@ -71,43 +71,13 @@ class ReportArgs:
     """A folder for index.html, the figures (PNG, PDF), table.csv and table.md."""
 
 
-@dataclass(frozen=True)
-class BenchArgs:
-    """Measure how fast it is on this machine, as ratios taken side by side; nothing else should be running.
-
-    The whole of it takes about 40 minutes on two cores. A table is printed, numbers and a picture are kept.
-    """
-
-    parts: tyro.conf.Positional[tuple[Literal["updates", "profile", "peers", "growth", "phases", "start"], ...]] = ()
-    """updates: against their matrix products alone; profile: what the rest of an update is; peers: whole runs against
-    SBX and Stable-Baselines3; growth: with agents, replay and workers; phases: where the time of a run goes; start: up
-    to the first environment step. Without any: all, and peers where they are installed."""
-    out: Annotated[Path, tyro.conf.arg(metavar="PATH")] = Path("bench")
-    """A folder for bench.json and bench.png; parts that were measured before stay in them."""
-    peers: Annotated[Path, tyro.conf.arg(metavar="PYTHON")] = Path(".venv-peers/bin/python")
-    """The interpreter of an environment with the peers; `make bench-peers` sets one up."""
-    quick: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Only see that it works: few rounds, one task."""
-
-
-def bench(argv: list[str]) -> None:
-    from arac import bench
-    from arac.learning.jit import keep_between_runs
-
-    args = parse(BenchArgs, "bench", argv)
-    keep_between_runs()
-    everything = tuple(name for name in bench.PARTS if name != "peers" or args.peers.exists())
-    chosen: tuple[str, ...] = args.parts or everything
-    bench.run(chosen, args.out, args.peers, bench.QUICK if args.quick else bench.Effort())
-    print(f"\nnumbers and picture: {args.out}/bench.json, bench.png")
-
-
 def reproduce(argv: list[str]) -> None:
     from arac.experiments.catalogue import EXPERIMENTS
     from arac.learning.jit import keep_between_runs
     from arac.sweeps import choose
     from arac.sweeps.jobs import check
-    from arac.sweeps.keeping import make, missing
+    from arac.sweeps.keeping import missing
+    from arac.utils.paths import make_folder
 
     args = parse(ReproduceArgs, "reproduce", argv)
     experiment = EXPERIMENTS[args.experiment]
@@ -128,7 +98,7 @@ def reproduce(argv: list[str]) -> None:
     if args.full and not args.show:
         _ask(jobs, folder, engine, args.yes)
     if not args.show:
-        make(out)
+        make_folder(out)
     try:
         failure = _carry_out(experiment, jobs, folder, kept, engine)
         try:

@@ -13,7 +13,8 @@ from arac.errors import UserError
 
 if TYPE_CHECKING:
     from arac.envs import EnvSpec
-    from arac.rollout.episode import Episode, Task
+    from arac.replay.episode import Episode
+    from arac.rollout.episode import Task
 
 
 @dataclass(frozen=True)

@@ -61,8 +61,9 @@ def sweep(argv: list[str]) -> None:
         return
     from arac.sweeps import champions, choose
     from arac.sweeps import spec as specs
-    from arac.sweeps.keeping import keep, make, missing
+    from arac.sweeps.keeping import keep, missing
     from arac.sweeps.scheduler import carry_out
+    from arac.utils.paths import make_folder
 
     args = parse(SweepArgs, "sweep", argv)
     if args.retries < 0:
@@ -80,7 +81,7 @@ def sweep(argv: list[str]) -> None:
         return
     jobs = missing(spec.jobs, args.keep, "champion.json" if args.fresh else None)
     if args.keep is not None:
-        make(args.keep)
+        make_folder(args.keep)
     print(f"{len(spec.jobs)} runs, {steps:,} environment steps, into {folder}", flush=True)
     if len(jobs) < len(spec.jobs):
         print(f"{len(spec.jobs) - len(jobs)} of them are kept in {args.keep} and not run again", flush=True)

@@ -19,7 +19,7 @@ from arac.errors import UserError
 from arac.experiments.outputs import so_far, write
 from arac.experiments.planning import Size, planned, slug
 from arac.experiments.playing import play_each
-from arac.rollout.episode import Episode
+from arac.replay.episode import Episode
 from arac.storage.run_folder import versions
 from arac.sweeps.jobs import Job, run_name
 from arac.sweeps.keeping import measured_at, only_measured

@@ -17,7 +17,8 @@ from arac.algorithms import presets
 from arac.algorithms.base import Context
 from arac.algorithms.registry import find
 from arac.envs import EnvSpec
-from arac.rollout.episode import Episode, Task
+from arac.replay.episode import Episode
+from arac.rollout.episode import Task
 from arac.rollout.local_pool import LocalPool
 from arac.rollout.rollouts import Rollouts
 from arac.storage.timings import Spent, pace

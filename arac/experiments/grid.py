@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from arac.algorithms import presets
-from arac.algorithms.config import ARACConfig
+from arac.algorithms.arac import ARACConfig
 from arac.analysis import report
 from arac.envs.tasks import TASKS
 from arac.experiments.planning import Size, planned

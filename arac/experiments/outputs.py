@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from arac.sweeps.keeping import make
+from arac.utils.paths import make_folder
 
 
 def write(out: Path, name: str, table: str, numbers: dict[str, Any]) -> None:
     """NAME.md and NAME.json."""
-    make(out)
+    make_folder(out)
     (out / f"{name}.md").write_text(table)
     (out / f"{name}.json").write_text(json.dumps(numbers, indent=1) + "\n")
 

@@ -1,7 +1,7 @@
 """Trained populations at play."""
 
 from arac.agents.agent import Agent
-from arac.rollout.episode import Episode
+from arac.replay.episode import Episode
 from arac.rollout.local_pool import LocalPool
 from arac.rollout.rollouts import Rollouts
 from arac.utils.progress import Progress

@@ -18,7 +18,7 @@ from jaxtyping import Float
 
 from arac.agents.agent import Agent
 from arac.agents.classes import load
-from arac.algorithms.config import ARACConfig
+from arac.algorithms.arac import ARACConfig
 from arac.analysis.statistics import improvement_interval
 from arac.errors import UserError
 from arac.experiments import repulsion_figures

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from arac.algorithms.config import ARACConfig
+from arac.algorithms.arac import ARACConfig
 from arac.population.diversity import mean_kl
 from arac.utils.plotting import pyplot
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from arac.rollout.episode import Episode
+from arac.replay.episode import Episode
 
 # Episodes are written in blocks of this many rows, so that writing compiles once whatever their length.
 _BLOCK = 256

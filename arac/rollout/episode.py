@@ -3,16 +3,14 @@
 import math
 import traceback
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from arac.errors import EnvironmentFailure
+from arac.replay.episode import Acting, Episode
 from arac.utils.rng import stream_rng
 
-# random: uniform actions; explore: with a policy's own noise; drift: the same, with noise that remembers; mode: none.
-Acting: TypeAlias = Literal["random", "explore", "drift", "mode"]
 # Of the Ornstein-Uhlenbeck process behind `drift`, as in DDPG and ERL.
 _DRIFT_THETA, _DRIFT_SIGMA = 0.15, 0.2
 _HOLD_EXPONENT = 1.5  # of the zeta distribution of the steps for which noise is held
@@ -34,21 +32,6 @@ class Task(NamedTuple):
         """Which episode it is, for messages."""
         names = zip(("member", "generation", "episode"), self.counters, strict=False)
         return f"{self.stream} episode ({', '.join(f'{name} {n}' for name, n in names)}, seed {self.seed})"
-
-
-@dataclass(frozen=True, eq=False)
-class Episode:
-    """A whole episode. Without a record the three arrays are empty."""
-
-    observations: np.ndarray  # (steps + 1, obs), float32
-    actions: np.ndarray  # (steps, action), in [-1, 1]
-    rewards: np.ndarray  # (steps,)
-    terminated: bool  # else it was cut off by its time limit
-    total: float  # the undiscounted return
-    steps: int
-
-    def __len__(self) -> int:
-        return self.steps
 
 
 class Failure(NamedTuple):

@@ -16,7 +16,8 @@ from typing import Any
 
 from arac.envs import EnvSpec, can_be_imported, make, not_importable
 from arac.errors import EnvironmentFailure
-from arac.rollout.episode import Episode, Failure, Task, played
+from arac.replay.episode import Episode
+from arac.rollout.episode import Failure, Task, played
 from arac.utils.processes import how_it_ended, one_thread
 from arac.utils.progress import Progress
 

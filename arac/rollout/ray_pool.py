@@ -14,7 +14,8 @@ import numpy as np
 
 from arac.envs import EnvSpec, make
 from arac.errors import EnvironmentFailure
-from arac.rollout.episode import Episode, Failure, Task, played
+from arac.replay.episode import Episode
+from arac.rollout.episode import Failure, Task, played
 from arac.rollout.local_pool import START_UP, TRIES, episode_of
 from arac.utils import ray_utils
 from arac.utils.processes import ONE_THREAD

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from arac.models.stacked import members
-from arac.rollout.episode import Acting, Episode, Task
+from arac.replay.episode import Acting, Episode
+from arac.rollout.episode import Task
 from arac.utils.progress import Progress
 from arac.utils.rng import stream_rng
 

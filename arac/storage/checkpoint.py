@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 
 from arac.errors import UserError
 from arac.replay.buffer import Mark, ReplayBuffer, replay_bytes, row_count
-from arac.rollout.episode import Episode
+from arac.replay.episode import Episode
 from arac.storage import manifest, pytree_io, replay_segments
 from arac.storage.manifest import Manifest, Segment
 from arac.utils.atomic_io import HEADER, Seal, read_sealed, seal, sync_folder, write_durably

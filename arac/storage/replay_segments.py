@@ -6,7 +6,7 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
-from arac.rollout.episode import Episode
+from arac.replay.episode import Episode
 
 _KINDS = {
     "observations": np.float32,

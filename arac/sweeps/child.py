@@ -1,10 +1,53 @@
-"""`python -m arac.sweeps.child LIFELINE WORDS`: an `arac` command that ends with the process that started it."""
+"""The process of one run: `python -m arac.sweeps.child LIFELINE JOB FOLDER CPUS`, with the job as JSON.
 
+It begins the run, or goes on with it, and ends with the process that started it.
+"""
+
+import json
 import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
-from arac.cli import main
+from arac.agents.classes import AGENTS
+from arac.analysis import run_curve
+from arac.errors import exit_status
+from arac.learning.jit import keep_between_runs
+from arac.sweeps.jobs import Job
 from arac.utils.processes import end_with
 
+
+def carry_out(job: Job, folder: Path, cpus: int) -> None:
+    """Train the job's run to its end, from its last checkpoint if it has one.
+
+    Args:
+        job: what is trained.
+        folder: the run folder.
+        cpus: cores that it has for itself.
+    """
+    keep_between_runs()
+    kind, settings = AGENTS[job.algorithm], settings_on(job, cpus)
+    if (folder / "config.toml").exists():
+        workers = job.settings.get("workers")
+        agent = kind.resume(folder, total_steps=job.steps, workers=workers, progress_bar=True, say=_say)
+    else:
+        task: dict[str, Any] = {"max_episode_steps": job.max_episode_steps, "env_kwargs": job.env_kwargs or None}
+        agent = kind(job.env, seed=job.seed, **task, **settings)
+        agent.learn(job.steps, run_dir=folder, progress_bar=True)
+    with suppress(OSError, ValueError):  # its rows cannot be read any more; the run itself is finished
+        run_curve.draw(folder, f"{agent.algorithm.title} on {agent.env.id}, seed {job.seed}")
+
+
+def settings_on(job: Job, cpus: int) -> dict[str, Any]:
+    """Return the settings of a run on so many cores: on one, other processes would only wait for it."""
+    return {**({"workers": 0} if cpus == 1 else {}), **job.settings}
+
+
+def _say(sentence: str) -> None:
+    print(sentence, flush=True)
+
+
 if __name__ == "__main__":
-    end_with(int(sys.argv[1]))
-    sys.exit(main(sys.argv[2:]))
+    lifeline, job, folder, cpus = sys.argv[1:]
+    end_with(int(lifeline))
+    sys.exit(exit_status(lambda: carry_out(Job(**json.loads(job)), Path(folder), int(cpus))))

@@ -10,8 +10,6 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-import tomli_w
-
 from arac import envs
 from arac.algorithms import presets
 from arac.algorithms.base import learning_steps
@@ -44,25 +42,6 @@ class Job:
     def kind(self) -> str:
         """What decides how long a step of it takes."""
         return f"{system_of(self)} on {self.env}"
-
-    def words(self, folder: Path, *, cpus: int = 1) -> list[str]:
-        """The command that begins it on so many cores, or goes on with it."""
-        if (folder / "config.toml").exists():
-            here = ["--workers", str(self.settings["workers"])] if "workers" in self.settings else []
-            return ["resume", str(folder), "--steps", str(self.steps), *here]
-        words = ["train", self.env, "--algo", self.algorithm, "--steps", str(self.steps), "--seed", str(self.seed)]
-        alone = {"workers": 0} if cpus == 1 else {}  # other processes would only wait for the one core
-        for name, value in {**alone, **self.settings}.items():
-            flag = name.replace("_", "-")
-            if isinstance(value, bool):
-                words.append(f"--{flag}" if value else f"--no-{flag}")
-            else:
-                words += [f"--{flag}", *(map(str, value) if isinstance(value, tuple) else [str(value)])]
-        if self.env_kwargs:
-            words += ["--env-kwargs", *(_as_toml(name, value) for name, value in self.env_kwargs.items())]
-        if self.max_episode_steps is not None:
-            words += ["--max-episode-steps", str(self.max_episode_steps)]
-        return [*words, "--run-dir", str(folder)]
 
 
 def system_of(job: Job) -> str:
@@ -165,7 +144,3 @@ def becomes_free(folder: Path, patience: float) -> bool:
             return False
         time.sleep(0.1)
     return True
-
-
-def _as_toml(name: str, value: Any) -> str:
-    return f"{name}={tomli_w.dumps({name: value}).partition('=')[2].strip()}"

@@ -7,21 +7,10 @@ from pathlib import Path
 from arac.errors import UserError
 from arac.sweeps.jobs import Job, check_found, steps_of
 from arac.utils.atomic_io import write_durably
+from arac.utils.paths import make_folder
 
 # The last one marks a folder as whole.
 FILES = ("evaluations.jsonl", "timings.jsonl", "champion.json", "champion.safetensors", "outcome.json", "config.toml")
-
-
-def make(parent: Path) -> None:
-    """Make a folder for results: better before hours of training than after.
-
-    Raises:
-        UserError: if it cannot be made.
-    """
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{parent} cannot be made ({error.strerror}); choose another folder for results.") from None
 
 
 def keep(folder: Path, kept: Path, files: Sequence[str] = FILES) -> None:
@@ -32,7 +21,7 @@ def keep(folder: Path, kept: Path, files: Sequence[str] = FILES) -> None:
     """
     if kept.resolve() == folder.resolve():
         return
-    make(kept)
+    make_folder(kept)
     try:
         (kept / FILES[-1]).unlink(missing_ok=True)
         for name in files:

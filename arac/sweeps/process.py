@@ -1,10 +1,12 @@
 """One run of a sweep in a process of its own, on cores that no other run has."""
 
+import json
 import os
 import socket
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
@@ -42,7 +44,6 @@ class RunProcess:
     def __init__(self, job: Job, parent: Path, resources: Resources) -> None:
         self._cores = _Cores(resources.cpus)
         self._log = log_of(job, parent)
-        words = job.words(parent / job.name, cpus=resources.cpus)
         with self._log.open("ab") as log:
             lifeline, self._lifeline = os.pipe()
             self._from = log.tell()
@@ -50,7 +51,7 @@ class RunProcess:
             log.write(f"--- {time.strftime('%F %T')} on {where}\n".encode())
             log.flush()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "arac.sweeps.child", str(lifeline), *words],
+                command(job, parent / job.name, lifeline, resources.cpus),
                 pass_fds=[lifeline],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -88,6 +89,12 @@ class RunProcess:
             os.close(self._lifeline)
             self._lifeline = -1
             self._cores.give_back()
+
+
+def command(job: Job, folder: Path, lifeline: int, cpus: int) -> list[str]:
+    """Return the command of a process that carries out `job` in `folder` (see child.py)."""
+    words = [str(lifeline), json.dumps(asdict(job)), str(folder), str(cpus)]
+    return [sys.executable, "-m", "arac.sweeps.child", *words]
 
 
 def log_of(job: Job, parent: Path) -> Path:

@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 from arac.envs import EnvSpec, can_be_imported, is_found, make, name_of
 from arac.errors import EnvironmentFailure, UserError
-from arac.rollout.episode import Episode, Task
+from arac.replay.episode import Episode
+from arac.rollout.episode import Task
 from arac.rollout.local_pool import START_UP, Worker, WorkerLost
 from arac.utils.atomic_io import write_durably
 from arac.utils.paths import check_place

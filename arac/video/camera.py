@@ -23,7 +23,8 @@ import numpy as np
 
 from arac.envs import EnvSpec, in_a_line, make
 from arac.errors import EnvironmentFailure, StorageFailure, UserError
-from arac.rollout.episode import Episode, Task, by_steps
+from arac.replay.episode import Episode
+from arac.rollout.episode import Task, by_steps
 from arac.utils.processes import end_with
 from arac.video import encoding, picture
 from arac.video.scenes import CannotDraw, Film, Shot

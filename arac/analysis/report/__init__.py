@@ -8,7 +8,7 @@ from arac.analysis.curves import curve
 from arac.analysis.grouping import group
 from arac.analysis.report import page, pictures
 from arac.analysis.run_records import collect
-from arac.sweeps.keeping import make
+from arac.utils.paths import make_folder
 
 
 def write(folders: Sequence[Path], out: Path) -> str:
@@ -26,7 +26,7 @@ def write(folders: Sequence[Path], out: Path) -> str:
     curves = {(one.task, one.system): curve(one.measured) for one in study.groups if one.measured}
     lines = summary.lines(study)
     contents = page.Contents(study, found.broken, curves, lines, summary.comparisons(study), pictures.find(folders))
-    make(out)
+    make_folder(out)
     (out / "index.html").write_text(page.render(contents), encoding="utf-8")
     (out / "table.csv").write_text(tables.as_csv(lines), encoding="utf-8")
     markdown = tables.as_markdown(lines)

@@ -38,7 +38,7 @@ def render(contents: Contents) -> str:
     index = {system: place for place, system in enumerate(study.systems)}
     looks = figures.looks(study.systems)
     sections = {key: name for key, name in _SECTIONS.items() if key != "pictures" or contents.pictures}
-    return Template(file(__name__, "index.html")).substitute(
+    return Template(file(__package__, "index.html")).substitute(
         title=TITLE,
         style=file("arac.web", "style.css"),
         colours=_colours(list(looks.values())),
@@ -46,13 +46,13 @@ def render(contents: Contents) -> str:
         nav=" ".join(f'<a href="#{key}">{name}</a>' for key, name in sections.items()),
         caveat=escape(paper.CAVEAT),
         tables=parts.tables(study, contents.lines, index),
-        definitions=file(__name__, "definitions.html"),
+        definitions=file(__package__, "definitions.html"),
         pictures=parts.pictures(contents.pictures),
         runs=parts.runs(study, index),
         gaps=parts.gaps(study, remarks(study, contents.broken)),
         footer=parts.FOOTER,
         data=embedded(data.collect(study, contents.curves, contents.comparisons, index, looks)),
-        script=file("arac.web", "chart.js") + file(__name__, "page.js"),
+        script=file("arac.web", "chart.js") + file(__package__, "page.js"),
     )
 
 

@@ -1,0 +1,1 @@
+"""Benchmarks, each a command: `python -m benchmarks.NAME` from the project's folder."""

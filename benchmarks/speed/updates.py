@@ -1,0 +1,175 @@
+"""Updates against the machine's limit: how much of an update's time its matrix multiplications alone would take.
+
+For each update the products it needs are read off its own computation graph, with their exact shapes and layouts,
+and run alone in one jitted loop, interleaved with the update in the same process. The ratio is the time of the
+products over the time of the whole update: 1 would mean that sampling, activations, losses, the flows and Adam cost
+nothing.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from arac import envs
+from arac.algorithms.presets import paper_table
+from arac.envs.tasks import full_name
+from arac.learning import sac_updates
+from arac.learning.jit import compiled
+from arac.learning.losses import Felt
+from arac.learning.sac_updates import ActorLearner, CriticLearner, Forces, Rules
+from arac.models.critics import init_critic, widened
+from arac.models.policies import FlowPolicy
+from arac.models.stacked import over_members, take
+from arac.replay.buffer import Contents, gather
+from benchmarks.speed.machine import by_turns, filled_replay
+from benchmarks.speed.products import Product, products_loop, products_of
+
+MEMBERS, ELITES, ARCHIVED = 5, 2, 5
+PAPERS_RULES = Rules(0.99, 0.005, 3e-4, batch_size=256, ar_divergence="kl", ar_base="own")
+RULES = Rules(0.99, 0.005, 3e-4, batch_size=256, ar_base="whole", ar_target=3.0)
+STORED = 50_000
+
+
+class Case(NamedTuple):
+    """An update, as loops of n: whole, its sampling alone, its optimiser alone; and its products."""
+
+    name: str
+    updates: compiled[..., Any]
+    arguments: tuple[Any, ...]  # of `updates`, but for the numbers of the first and last
+    sampling: Callable[[int], Any]
+    adam: Callable[[int], Any]
+    products: list[Product]
+
+    def loop(self, n: int) -> Any:
+        return self.updates(*self.arguments, 0, n)
+
+    def text(self) -> str:
+        """The compiled loop, as XLA writes it."""
+        return self.updates.lower(*self.arguments, 0, 1).compile().as_text()
+
+
+def measure(tasks: list[str], *, rounds: int, count: int) -> Iterator[dict[str, Any]]:
+    """A row for each task and update: the best of `rounds` loops of `count` updates."""
+    for task in tasks:
+        for case in cases_of(task):
+            yield {"task": task, "update": case.name, **compare(case, rounds=rounds, count=count)}
+
+
+def peak_gflops(rounds: int) -> float:
+    """Of large products: what the machine can do at best."""
+    cube = jax.random.normal(jax.random.key(0), (1024, 1024))
+    run = compiled(lambda x: jax.lax.fori_loop(0, 20, lambda _, y: 1e-2 * (y @ x), x), static=())
+    [time] = by_turns([lambda: run(cube)], rounds)
+    return 20 * 2 * 1024**3 / time / 1e9
+
+
+def compare(case: Case, *, rounds: int, count: int) -> dict[str, float]:
+    loops = case.loop, products_loop(case.products), case.sampling, case.adam
+    times = by_turns([lambda loop=loop: loop(count) for loop in loops], rounds)  # type: ignore[misc]
+    update, product, sampling, adam = (time / count for time in times)
+    return {
+        "per_second": 1 / update,
+        "update_ms": 1e3 * update,
+        "products_ms": 1e3 * product,
+        "products_gflops": sum(product.flops for product in case.products) / product / 1e9,
+        "sampling_ms": 1e3 * sampling,
+        "adam_ms": 1e3 * adam,
+        "ratio": product / update,
+    }
+
+
+def cases_of(task: str) -> Iterator[Case]:
+    """The updates of a task's shapes, with the flows and sigma that the paper gives it."""
+    spec, row = envs.check(full_name(task)), paper_table()[task]
+    sigma = None if row["sigma"] == "learned" else float(row["sigma"])
+    return cases(spec.observation_size, spec.action_size, row["flows"], sigma)
+
+
+def cases(observation_size: int, action_size: int, flows: int, sigma: float | None) -> Iterator[Case]:
+    contents = filled_replay(observation_size, action_size, STORED).contents
+    key = jax.random.key(0)
+    keys = jax.random.split(key, MEMBERS)
+    optimiser = sac_updates.adam(RULES)
+
+    def policy(key: jax.Array) -> FlowPolicy:
+        return FlowPolicy.init(key, observation_size, action_size, hidden=(256,), flows=flows, sigma=sigma)
+
+    population = over_members(policy, key, MEMBERS)
+    actors = ActorLearner(population, jax.vmap(optimiser.init)(population))
+    critic = init_critic(key, "value", observation_size, action_size, (256, 256))
+    learner = CriticLearner(critic, optimiser.init(critic.online))
+    drawn = sac_updates.draw(RULES.batch_size, contents, key)
+    batch, wide = gather(contents, drawn.positions), widened(learner, action_size)
+
+    one = take(population, 0)
+    yield Case(
+        "critic",
+        sac_updates.critic_updates,
+        (RULES, learner, one, 0.2, contents, key),
+        sampling_loop(contents, keys[:1]),
+        adam_loop(critic.online, learner.optimiser),
+        products_of(lambda: sac_updates.critic_step(RULES, wide, one, jnp.float32(0.2), batch, drawn.noise)),
+    )
+
+    draws = jax.vmap(lambda key: sac_updates.draw(RULES.batch_size, contents, key))(keys)
+    observations = jax.vmap(lambda where: gather(contents, where).observation)(draws.positions)
+
+    def actor_case(name: str, rules: Rules, forces: Forces | None) -> Case:
+        def one_update() -> Any:
+            partners = sac_updates.draw_partners(key, MEMBERS)
+            temperature = jnp.float32(0.2)
+            return sac_updates.population_step(
+                rules, actors, wide.critic, temperature, forces, partners, observations, draws.noise
+            )
+
+        return Case(
+            name,
+            sac_updates.actor_updates,
+            (rules, actors, critic, 0.2, forces, contents, keys),
+            sampling_loop(contents, keys),
+            adam_loop(actors.policy, actors.optimiser, stacked=True),
+            products_of(one_update),
+        )
+
+    archived = Felt(
+        jax.tree.map(lambda leaf: jnp.stack([leaf] * ELITES), population),
+        jnp.full((ELITES, ARCHIVED), 0.2),
+    )
+    elites = jnp.arange(ELITES)
+    forces = Forces(jnp.zeros(MEMBERS), jnp.arange(ELITES, MEMBERS), elites, archived)
+    papers = Forces(jnp.zeros(MEMBERS), jnp.arange(0), elites, archived)
+    yield actor_case(f"{MEMBERS} actors", RULES, None)
+    yield actor_case(f"{MEMBERS} actors with AR", RULES, forces)
+    yield actor_case(f"{MEMBERS} actors, paper's AR", PAPERS_RULES, papers)
+
+
+def sampling_loop(contents: Contents, keys: jax.Array) -> Callable[[int], Any]:
+    """Mini-batches and noise for n updates, one for each key and update."""
+
+    @jax.jit
+    def run(n: int, contents: Contents) -> jax.Array:
+        def draw(i: Any) -> sac_updates.Draw:
+            return jax.vmap(lambda key: sac_updates.draw(RULES.batch_size, contents, jax.random.fold_in(key, i)))(keys)
+
+        def use(drawn: sac_updates.Draw, total: jax.Array) -> jax.Array:
+            sampled = jax.lax.optimization_barrier((gather(contents, drawn.positions), drawn.noise))
+            return total + sum(leaf.ravel()[0] for leaf in jax.tree.leaves(sampled))
+
+        return sac_updates.repeat(0, n, draw, use, jnp.zeros(()))
+
+    return lambda n: run(n, contents)
+
+
+def adam_loop(parameters: Any, optimiser: Any, *, stacked: bool = False) -> Callable[[int], Any]:
+    """n steps of the optimiser with a gradient that costs nothing."""
+
+    def step(parameters: Any, optimiser: Any) -> tuple[Any, Any]:
+        return sac_updates.gradient_step(RULES, parameters, parameters, optimiser)
+
+    def once(_: int, carry: tuple[Any, Any]) -> tuple[Any, Any]:
+        return jax.vmap(step)(*carry) if stacked else step(*carry)
+
+    run = jax.jit(lambda n, start: jax.lax.fori_loop(0, n, once, start))
+    return lambda n: run(n, (parameters, optimiser))

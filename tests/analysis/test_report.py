@@ -1,0 +1,102 @@
+"""The report as a whole: escaping, pictures, the same bytes again, real runs."""
+
+import pytest
+from run_folders import PNG, REAL, data_of, run_folder, written
+
+from arac.analysis import report
+from arac.analysis.report import pictures
+from arac.cli import main
+from arac.errors import UserError
+from arac.web import embedded
+
+
+def test_everything_from_files_is_escaped(tmp_path):
+    evil = "$x_{</script><script>alert(1)</script><img src=x onerror=alert(2)>$"
+    run_folder(tmp_path / "runs" / "<b>name", env=f"{evil}-v1", versions={"jax": evil}, kwargs={"a": evil})
+    pics = tmp_path / "runs" / "pics"
+    pics.mkdir()
+    (pics / "didactic.png").write_bytes(PNG)
+    (pics / "didactic.md").write_text(f"| a | b |\n| --- | --- |\n| {evil} | 2 |\n\nBelow {evil}.\n")
+    text = written(tmp_path / "runs")
+    assert "<script>alert" not in text
+    assert "<img src=x" not in text
+    assert "<b>name" not in text
+    assert text.count("</script>") == 2
+    assert evil in data_of(text)["tasks"][0]["name"]
+
+
+def test_json_in_the_page_knows_no_infinity_and_ends_no_script():
+    assert embedded({"a": [float("nan"), float("inf"), 1.5], "b": "</script>"}) == (
+        '{"a":[null,null,1.5],"b":"\\u003c/script>"}'
+    )
+
+
+def test_pictures_lie_in_the_page_with_their_tables(tmp_path):
+    run_folder(tmp_path / "run")
+    (tmp_path / "deceptive.png").write_bytes(PNG)
+    table = "| system | found |\n| --- | --- |\n| ARAC | 19 |\n| *a<b* | 2 * 3 * 4 |\n"
+    (tmp_path / "deceptive.md").write_text(f"{table}\nFor *20* seeds.\n")
+    (tmp_path / "repulsion.png").write_bytes(b"not a picture")
+    (tmp_path / "other.png").write_bytes(PNG)
+    assert [one.name for one in pictures.find([tmp_path])] == ["deceptive"]
+    text = written(tmp_path)
+    assert "data:image/png;base64,iVBOR" in text
+    assert "<td>ARAC</td><td>19</td>" in text
+    assert "<td><em>a&lt;b</em></td><td>2 * 3 * 4</td>" in text
+    assert "<p>For <em>20</em> seeds.</p>" in text
+    assert "Pictures" not in written(run_folder(tmp_path / "apart" / "run"))
+
+
+def test_pictures_that_lie_where_the_page_goes_are_shown_and_stay(tmp_path):
+    run_folder(tmp_path / "run")
+    (tmp_path / "didactic.png").write_bytes(PNG)
+    report.write([tmp_path], tmp_path)
+    assert "Policy shapes under repulsion" in (tmp_path / "index.html").read_text()
+    assert (tmp_path / "didactic.png").read_bytes() == PNG
+    before = (tmp_path / "index.html").read_bytes()
+    report.write([tmp_path], tmp_path)
+    assert (tmp_path / "index.html").read_bytes() == before
+
+
+def test_pictures_are_not_looked_for_in_what_a_run_keeps(tmp_path):
+    run = run_folder(tmp_path / "run")
+    for place in (run / "replay", run / "checkpoints" / "10"):
+        place.mkdir(parents=True)
+        (place / "didactic.png").write_bytes(PNG)
+    assert pictures.find([tmp_path]) == []
+    aside = tmp_path / "aside" / "replay"  # not a run's
+    aside.mkdir(parents=True)
+    (aside / "didactic.png").write_bytes(PNG)
+    assert len(pictures.find([tmp_path])) == 1
+
+
+def test_a_folder_of_pictures_goes_with_others_but_not_alone(tmp_path):
+    run = run_folder(tmp_path / "run")
+    (tmp_path / "pics").mkdir()
+    (tmp_path / "pics" / "repulsion.png").write_bytes(PNG)
+    report.write([tmp_path / "pics", run], tmp_path / "out")
+    assert "data:image/png" in (tmp_path / "out" / "index.html").read_text()
+    with pytest.raises(UserError, match="There is no run at or below"):
+        report.write([tmp_path / "pics"], tmp_path / "other")
+
+
+def test_the_same_folders_give_the_same_bytes(tmp_path):
+    run_folder(tmp_path / "runs" / "a")
+    files = []
+    for name in ("first", "second"):
+        report.write([tmp_path / "runs"], tmp_path / name)
+        files.append({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()})
+    assert files[0] == files[1]
+
+
+def test_real_runs_of_this_repository(tmp_path, capsys):
+    """Those behind docs/learning.md, of an older default, which is now a variant without a value of the paper's.
+
+    tests/cli/test_cli.py reports on one that was just trained.
+    """
+    assert main(["report", str(REAL), "--out", str(tmp_path / "page")]) == 0
+    printed = capsys.readouterr().out
+    assert "| HalfCheetah-v5 | ARAC | 1 | 100,000 | 4,740 | - |" in printed
+    data = data_of((tmp_path / "page" / "index.html").read_text())
+    assert [len(run["fitness"]) for run in data["runs"]] == [5, 5]
+    assert [len(run["kl"]) for run in data["runs"]] == [5, 5]
