@@ -40,11 +40,17 @@ _MODULES = {
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: worker processes need none of them and start sooner."""
-    if name not in __all__:
+    classes = {} if name in __all__ or name.startswith("_") else _agent_classes()
+    if name not in __all__ and name not in classes:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_MODULES.get(name, "arac.agents.classes")), name)
+    value = classes.get(name) or getattr(import_module(_MODULES.get(name, "arac.agents.classes")), name)
     globals()[name] = value
     return value
+
+
+def _agent_classes() -> dict[str, Any]:
+    """Return the class of every algorithm in the registry, by its name."""
+    return {kind.__name__: kind for kind in import_module("arac.agents.classes").AGENTS.values()}
 
 
 def __dir__() -> list[str]:

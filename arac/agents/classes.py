@@ -1,4 +1,4 @@
-"""The systems by name, each an agent; and whichever one a folder or a file holds."""
+"""The class of each algorithm, and whichever one a folder or a file holds."""
 
 import os
 from pathlib import Path
@@ -51,7 +51,15 @@ class CERL(Agent):
     algorithm = registry.ALGORITHMS["cerl"]
 
 
-AGENTS: dict[str, type[Agent]] = {agent.algorithm.name: agent for agent in (ARAC, SAC, SACNF, TD3, CEMTD3, ERL, CERL)}
+def _class_of(algorithm: registry.Algorithm) -> type[Agent]:
+    """Return the class of an algorithm: one of those above, or a new one."""
+    written = {kind.algorithm.name: kind for kind in (ARAC, SAC, SACNF, TD3, CEMTD3, ERL, CERL)}
+    contents = {"algorithm": algorithm, "__doc__": f"{algorithm.title}.", "__module__": __name__}
+    return written.get(algorithm.name) or type(algorithm.class_name, (Agent,), contents)
+
+
+# The class of each algorithm, by the algorithm's name.
+AGENTS = {name: _class_of(algorithm) for name, algorithm in registry.ALGORITHMS.items()}
 
 
 def load(path: str | os.PathLike[str], **options: Any) -> Agent:

@@ -152,9 +152,9 @@ def init(config: ARACConfig, env: EnvSpec, seed: int, policy: type[CustomPolicy]
     )
 
 
-def generation(context: Context, state: State) -> tuple[State, Evaluation | None]:
+def generation(context: Context[ARACConfig], state: State) -> tuple[State, Evaluation | None]:
     """One pass of Algorithm 1's outer loop."""
-    config: ARACConfig = context.config
+    config = context.config
 
     # Collect samples: one episode per agent, with noise.
     warming_up = state.env_steps < config.warmup_steps
@@ -178,14 +178,21 @@ def generation(context: Context, state: State) -> tuple[State, Evaluation | None
     if not warming_up:
         archive_rng = stream_rng(context.seed, "archive", state.generation)
         archive = archive.add(learned.population, played.fitness, env_steps, archive_rng)
-    row = measure(context, learned, played, archive.size, {"critic_loss": critic_loss, **actor_losses})
+    row = measure(
+        context,
+        learned,
+        played,
+        {"critic_loss": critic_loss, **actor_losses},
+        elites=config.elites,
+        archive_size=archive.size,
+    )
     row = confirm(context, learned.population, state.generation, row._replace(repulsion=repulsion))
     return replace(learned, elites=row.elites, archive=archive), row
 
 
-def update_critic(context: Context, state: State, before: int, after: int) -> tuple[CriticLearner, float]:
+def update_critic(context: Context[ARACConfig], state: State, before: int, after: int) -> tuple[CriticLearner, float]:
     """`after - before` mini-batches, shared equally by the elites; also the mean loss."""
-    config: ARACConfig = context.config
+    config = context.config
     fixed, contents = soft_rules(config), context.replay.contents
     learner, total = state.critic, 0.0
     for slot, elite in enumerate(state.elites):
@@ -199,13 +206,13 @@ def update_critic(context: Context, state: State, before: int, after: int) -> tu
 
 
 def update_actors(
-    context: Context, state: State, before: int, after: int
+    context: Context[ARACConfig], state: State, before: int, after: int
 ) -> tuple[State, dict[str, float], dict[str, Any] | None]:
     """Give each actor `p (after - before) / M` mini-batches: Eq. 5 where it feels others, else Eq. 2.
 
     Returns the new state, the means of what the updates measured, and where repulsion came from.
     """
-    config: ARACConfig = context.config
+    config = context.config
     count = _of_each_actor(config, after) - _of_each_actor(config, before)
     keys = jax.random.split(stream_key(context.seed, "actors", state.generation), config.population_size)
     slots, felt = sample_archive(context, state)
@@ -263,9 +270,9 @@ def sources(archive: Archive, slots: np.ndarray, felt: Felt | None, measured: Fo
     return {"acting": total / weight if weight else 0.0, "shares": shares}
 
 
-def sample_archive(context: Context, state: State) -> tuple[np.ndarray, Felt | None]:
+def sample_archive(context: Context[ARACConfig], state: State) -> tuple[np.ndarray, Felt | None]:
     """Draw n archived policies for each elite: their slots, and with their weights what it feels, if anything."""
-    config: ARACConfig = context.config
+    config = context.config
     slots = np.zeros((config.elites, config.archive_sample), int)
     if config.ar_coefficient == 0 or config.ar_from == "members" or state.archive.size == 0:
         return slots, None

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import jax
 import numpy as np
 
-from arac.algorithms.config import Config, SoftConfig
+from arac.algorithms.config import Config, ExplorationConfig, SoftConfig
 from arac.envs import EnvSpec
 from arac.learning.sac_updates import Rules, draw
 from arac.models.policies import DeterministicPolicy
@@ -21,11 +21,38 @@ from arac.rollout.rollouts import Rollouts
 from arac.utils.progress import Progress
 from arac.utils.rng import stream_key
 
+ConfigT_co = TypeVar("ConfigT_co", bound=Config, covariant=True)
 
-class Context(NamedTuple):
+
+class State(Protocol):
+    """A state of any algorithm: a frozen dataclass that JAX knows as a pytree, with everything that a checkpoint needs.
+
+    What goes from one generation to the next is in it, but for replay.
+    """
+
+    @property
+    def population(self) -> Any:
+        """One policy whose leaves have a leading axis: the members."""
+
+    @property
+    def champion(self) -> int:
+        """The member to hand over."""
+
+    @property
+    def generation(self) -> int: ...
+
+    @property
+    def env_steps(self) -> int: ...
+
+
+StateT = TypeVar("StateT", bound=State)
+ExplorerT = TypeVar("ExplorerT", bound=ExplorationConfig)
+
+
+class Context(NamedTuple, Generic[ConfigT_co]):
     """What a generation works with, beside its state."""
 
-    config: Any
+    config: ConfigT_co
     env: EnvSpec
     seed: int
     total_steps: int
@@ -69,15 +96,17 @@ def learning_steps(config: Config, env_steps: int) -> int:
     return max(env_steps - config.warmup_steps, 0)
 
 
-def evaluation_due(context: Context, before: int, after: int) -> bool:
+def evaluation_due(context: Context[Config], before: int, after: int) -> bool:
     """Whether the interval was crossed between two counts of environment steps, or the run is at its end."""
     interval = context.config.eval_interval
     return interval == 0 or after // interval > before // interval or after >= context.total_steps
 
 
-def alone(
-    context: Context, state: Any, update: Callable[[Context, Any, int], tuple[Any, dict[str, float]]]
-) -> tuple[Any, Evaluation | None]:
+def single_agent_generation(
+    context: Context[ExplorerT],
+    state: StateT,
+    update: Callable[[Context[ExplorerT], StateT, int], tuple[StateT, dict[str, float]]],
+) -> tuple[StateT, Evaluation | None]:
     """A generation of a single agent: one episode, the updates that it earned, and an evaluation when it is due.
 
     Args:
@@ -92,11 +121,12 @@ def alone(
     context.replay.extend(episodes)
     env_steps = state.env_steps + sum(len(episode) for episode in episodes)
     learned, losses = update(context, state, env_steps)
-    learned = replace(learned, generation=state.generation + 1, env_steps=env_steps)
+    changes: dict[str, Any] = {"generation": state.generation + 1, "env_steps": env_steps}
+    learned = replace(learned, **changes)  # type: ignore[type-var]
     if not evaluation_due(context, state.env_steps, env_steps):
         return learned, None
     played = evaluate(context, learned.population, state.generation)
-    return learned, measure(context, learned, played, 0, losses)
+    return learned, measure(context, learned, played, losses)
 
 
 class Played(NamedTuple):
@@ -110,7 +140,7 @@ class Played(NamedTuple):
         return self.returns.mean(1)
 
 
-def evaluate(context: Context, population: Any, generation: int) -> Played:
+def evaluate(context: Context[Config], population: Any, generation: int) -> Played:
     """Episodes without noise for every member; its fitness is their mean return."""
     store = context.config.store_evaluation
     episodes = context.rollouts.evaluate(population, generation, context.config.eval_episodes, record=store)
@@ -122,7 +152,15 @@ def evaluate(context: Context, population: Any, generation: int) -> Played:
     )
 
 
-def measure(context: Context, state: Any, played: Played, archive_size: int, losses: dict[str, float]) -> Evaluation:
+def measure(
+    context: Context[Config],
+    state: State,
+    played: Played,
+    losses: dict[str, float],
+    *,
+    elites: int = 1,
+    archive_size: int = 0,
+) -> Evaluation:
     """The row of an evaluation, with the divergences between members on states from replay.
 
     Policies without a density have none: zeros stand there.
@@ -138,14 +176,14 @@ def measure(context: Context, state: Any, played: Played, archive_size: int, los
         returns=played.returns,
         lengths=played.lengths,
         fitness=played.fitness,
-        elites=top_k(played.fitness, getattr(context.config, "elites", 1)),
+        elites=top_k(played.fitness, elites),
         kl=kl,
         archive_size=archive_size,
         losses=losses,
     )
 
 
-def confirm(context: Context, population: Any, generation: int, row: Evaluation) -> Evaluation:
+def confirm(context: Context[Config], population: Any, generation: int, row: Evaluation) -> Evaluation:
     """Return the row with fresh episodes of the champion: the fittest of several was lucky in those that chose it."""
     if len(row.fitness) == 1:
         return row

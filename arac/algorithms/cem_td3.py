@@ -108,9 +108,9 @@ def init(config: CEMTD3Config, env: EnvSpec, seed: int) -> State:
     )
 
 
-def generation(context: Context, state: State) -> tuple[State, Evaluation | None]:
+def generation(context: Context[CEMTD3Config], state: State) -> tuple[State, Evaluation | None]:
     """Ask, teach the first ones, judge all, tell."""
-    config: CEMTD3Config = context.config
+    config = context.config
     key = stream_key(context.seed, "candidates", state.generation)
     actors = ask(state.distribution, key, config.population_size)
     actors, critic, losses = teach(context, state, actors)
@@ -133,14 +133,14 @@ def generation(context: Context, state: State) -> tuple[State, Evaluation | None
     if not evaluation_due(context, state.env_steps, learned.env_steps):
         return learned, None
     played = evaluate(context, learned.population, state.generation)
-    return learned, measure(context, learned, played, 0, {**losses, **summary(fitness)})
+    return learned, measure(context, learned, played, {**losses, **summary(fitness)})
 
 
 def teach(
-    context: Context, state: State, actors: DeterministicPolicy
+    context: Context[CEMTD3Config], state: State, actors: DeterministicPolicy
 ) -> tuple[DeterministicPolicy, CriticLearner, dict[str, float]]:
     """One after the other, the first actors train the critic and are then trained by it, with fresh optimisers."""
-    config: CEMTD3Config = context.config
+    config = context.config
     critic, fixed, contents = state.critic, rules(config), context.replay.contents
     sums = {"critic_loss": 0.0, "actor_loss": 0.0}
     nothing_to_learn_from = len(context.replay) == 0  # as after `load`

@@ -140,9 +140,9 @@ def init(config: CERLConfig, env: EnvSpec, seed: int) -> State:
     )
 
 
-def generation(context: Context, state: State) -> tuple[State, Evaluation | None]:
+def generation(context: Context[CERLConfig], state: State) -> tuple[State, Evaluation | None]:
     """Judge, let the learners explore and learn, breed with migrants now and then, share out the next episodes."""
-    config: CERLConfig = context.config
+    config = context.config
     fitness, steps = judge(context, state.individuals, state.generation, 1)
     policies = take(state.learners.actor.policy, state.allocation)
     episodes = context.rollouts.explore(policies, state.generation, noise_hold=config.noise_hold)

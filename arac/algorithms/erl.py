@@ -103,9 +103,9 @@ def init(config: ERLConfig, env: EnvSpec, seed: int) -> State:
     return State(individuals, stack([learner]), champion=0, generation=0, env_steps=0)
 
 
-def generation(context: Context, state: State) -> tuple[State, Evaluation | None]:
+def generation(context: Context[ERLConfig], state: State) -> tuple[State, Evaluation | None]:
     """Judge, breed, let the learner explore and learn, and copy it into the population now and then."""
-    config: ERLConfig = context.config
+    config = context.config
     fitness, steps = judge(context, state.individuals, state.generation, config.trials)
     individuals, made = breed(context, state.individuals, fitness, state.generation)
 

@@ -70,7 +70,9 @@ class GeneticConfig(Config):
             )
 
 
-def judge(context: Context, individuals: DeterministicPolicy, generation: int, trials: int) -> tuple[np.ndarray, int]:
+def judge(
+    context: Context[GeneticConfig], individuals: DeterministicPolicy, generation: int, trials: int
+) -> tuple[np.ndarray, int]:
     """The mean return of each individual over whole episodes, which replay keeps; and how many steps they took."""
     played = context.rollouts.judge(individuals, generation, trials)
     context.replay.extend(episode for episodes in played for episode in episodes)
@@ -79,7 +81,7 @@ def judge(context: Context, individuals: DeterministicPolicy, generation: int, t
 
 
 def breed(
-    context: Context,
+    context: Context[GeneticConfig],
     individuals: DeterministicPolicy,
     fitness: np.ndarray,
     generation: int,
@@ -87,7 +89,7 @@ def breed(
     migrant_count: int = 0,
 ) -> tuple[DeterministicPolicy, Plan]:
     """The individuals of the next generation, with learners among them if some migrate."""
-    config: GeneticConfig = context.config
+    config = context.config
     rng = stream_rng(context.seed, "evolution", generation)
     made = plan(
         fitness,
@@ -114,7 +116,9 @@ def breed(
     return bred(individuals, made, stream_key(context.seed, "breeding", generation), mutation, crossing), made
 
 
-def measure_champion(context: Context, state: Any, fitness: np.ndarray, losses: dict[str, float]) -> Evaluation:
+def measure_champion(
+    context: Context[GeneticConfig], state: Any, fitness: np.ndarray, losses: dict[str, float]
+) -> Evaluation:
     """The fittest individual of the last generation over fresh episodes; what all were judged by stands beside it."""
     played = evaluate(context, take(state.population, np.array([state.champion])), state.generation - 1)
-    return measure(context, state, played, 0, {**losses, **summary(fitness)})
+    return measure(context, state, played, {**losses, **summary(fitness)})

@@ -1,5 +1,6 @@
-"""The systems: each a config, a first state and a generation."""
+"""The algorithms: each a config, a first state and a generation."""
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,18 +12,37 @@ from arac.algorithms.config import Config, SoftConfig
 from arac.algorithms.erl import ERLConfig
 from arac.algorithms.sac import SACConfig, SACNFConfig
 from arac.algorithms.td3 import TD3Config
-from arac.envs import suggestion
 from arac.errors import UserError
+from arac.utils.text import suggestion
+
+
+class Look(NamedTuple):
+    """How something is drawn everywhere: a colour on light and on dark ground, and a mark besides the colour.
+
+    The algorithms' were chosen by search: as far apart as can be for people who see no red or no green, and 3:1
+    against their ground.
+    """
+
+    light: str
+    dark: str
+    mark: str
 
 
 class Algorithm(NamedTuple):
-    """A state has `population`, `champion`, `generation` and `env_steps`, and is a pytree."""
+    """An entry of the registry: what the command, sweeps, reports and pages know of an algorithm."""
 
     name: str
+    label: str  # in tables and figures; without its signs also the name of the Python class
     title: str
     config: type[Config]
     init: Callable[..., Any]  # (config, env, seed) -> state; or (config, env, seed, policy) if it takes one
     generation: Callable[..., Any]  # (context, state) -> (state, evaluation or None)
+    look: Look | None = None  # None: the next that is free
+
+    @property
+    def class_name(self) -> str:
+        """The name of its class in Python."""
+        return re.sub(r"\W", "", self.label)
 
     @property
     def takes_policy(self) -> bool:
@@ -30,18 +50,38 @@ class Algorithm(NamedTuple):
         return issubclass(self.config, SoftConfig)
 
 
+# In the order of tables and legends, which is the paper's.
 ALGORITHMS = {
     algorithm.name: algorithm
     for algorithm in (
-        Algorithm("arac", "Attraction-Repulsion Actor-Critic", ARACConfig, arac.init, arac.generation),
-        Algorithm("sac", "Soft Actor-Critic", SACConfig, sac.init, sac.generation),
-        Algorithm("sac_nf", "Soft Actor-Critic with a radial-flow policy", SACNFConfig, sac.init, sac.generation),
-        Algorithm("td3", "Twin Delayed DDPG", TD3Config, td3.init, td3.generation),
-        Algorithm("cem_td3", "CEM-TD3", CEMTD3Config, cem_td3.init, cem_td3.generation),
-        Algorithm("erl", "Evolutionary Reinforcement Learning", ERLConfig, erl.init, erl.generation),
-        Algorithm("cerl", "Collaborative Evolutionary Reinforcement Learning", CERLConfig, cerl.init, cerl.generation),
+        Algorithm(
+            "arac", "ARAC", "Attraction-Repulsion Actor-Critic", ARACConfig, arac.init, arac.generation,
+            Look("#f65400", "#ec7f68", "o"),
+        ),
+        Algorithm(
+            "cem_td3", "CEM-TD3", "CEM-TD3", CEMTD3Config, cem_td3.init, cem_td3.generation,
+            Look("#14a37f", "#3af080", "s"),
+        ),
+        Algorithm(
+            "cerl", "CERL", "Collaborative Evolutionary Reinforcement Learning", CERLConfig, cerl.init, cerl.generation,
+            Look("#5c5c60", "#e4e8f2", "X"),
+        ),
+        Algorithm(
+            "erl", "ERL", "Evolutionary Reinforcement Learning", ERLConfig, erl.init, erl.generation,
+            Look("#3b2400", "#8a6e00", "D"),
+        ),
+        Algorithm(
+            "sac_nf", "SAC-NF", "Soft Actor-Critic with a radial-flow policy", SACNFConfig, sac.init, sac.generation,
+            Look("#0042c4", "#575ae8", "^"),
+        ),
+        Algorithm(
+            "sac", "SAC", "Soft Actor-Critic", SACConfig, sac.init, sac.generation, Look("#0096fd", "#77a9da", "v")
+        ),
+        Algorithm(
+            "td3", "TD3", "Twin Delayed DDPG", TD3Config, td3.init, td3.generation, Look("#600070", "#bb2895", "P")
+        ),
     )
-}
+}  # fmt: skip
 
 
 def find(name: str) -> Algorithm:

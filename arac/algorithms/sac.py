@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from arac.algorithms.base import Context, Evaluation, alone, learning_steps, soft_rules
+from arac.algorithms.base import Context, Evaluation, learning_steps, single_agent_generation, soft_rules
 from arac.algorithms.config import SoftConfig
 from arac.envs import EnvSpec
 from arac.learning.jit import compiled
@@ -46,7 +46,7 @@ class SACConfig(SoftConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class SACNFConfig(SoftConfig):
-    """Soft actor-critic with a radial-flow policy: ARAC's agent, alone."""
+    """Soft actor-critic with a radial-flow policy: ARAC's agent, single_agent_generation."""
 
     preset_fields: ClassVar[tuple[str, ...]] = ("flows", "sigma", "temperature")
 
@@ -116,13 +116,13 @@ def init_actor(
     return FlowPolicy.init(key, *sizes, hidden=hidden, flows=0, sigma=None)
 
 
-def generation(context: Context, state: State) -> tuple[State, Evaluation | None]:
-    return alone(context, state, update)
+def generation(context: Context[SACConfig | SACNFConfig], state: State) -> tuple[State, Evaluation | None]:
+    return single_agent_generation(context, state, update)
 
 
-def update(context: Context, state: State, env_steps: int) -> tuple[State, dict[str, float]]:
+def update(context: Context[SACConfig | SACNFConfig], state: State, env_steps: int) -> tuple[State, dict[str, float]]:
     """As many updates as the steps up to `env_steps` have earned, and the means of what they report."""
-    config: SACConfig | SACNFConfig = context.config
+    config = context.config
     count = learning_steps(config, env_steps) - learning_steps(config, state.env_steps)
     learner, sums = state.learner, Losses(0.0, 0.0, 0.0, 0.0)
     target_entropy = -float(context.env.action_size) if config.temperature == "auto" else None

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 import jax
 import jax.numpy as jnp
 
-from arac.algorithms.base import Context, Evaluation, alone, learning_steps
-from arac.algorithms.config import DiscountConfig, SmoothedConfig
+from arac.algorithms.base import Context, Evaluation, learning_steps, single_agent_generation
+from arac.algorithms.config import Config, DiscountConfig, SmoothedConfig
 from arac.envs import EnvSpec
 from arac.learning.td3_updates import Learner, Losses, Rules, learner_updates
 from arac.models.critics import init_twin_critic
@@ -70,13 +70,13 @@ def init(config: TD3Config, env: EnvSpec, seed: int) -> State:
     return State(stack([Learner.begin(rules(config), policy, critic)]), generation=0, env_steps=0)
 
 
-def generation(context: Context, state: State) -> tuple[State, Evaluation | None]:
-    return alone(context, state, update)
+def generation(context: Context[TD3Config], state: State) -> tuple[State, Evaluation | None]:
+    return single_agent_generation(context, state, update)
 
 
-def update(context: Context, state: State, env_steps: int) -> tuple[State, dict[str, float]]:
+def update(context: Context[TD3Config], state: State, env_steps: int) -> tuple[State, dict[str, float]]:
     """As many updates as the steps up to `env_steps` have earned, and the means of their losses."""
-    config: TD3Config = context.config
+    config = context.config
     before, after = learning_steps(config, state.env_steps), learning_steps(config, env_steps)
     learners, losses = update_learners(
         context, rules(config), state.learners, (config.discount,), state.generation, before, after
@@ -85,7 +85,7 @@ def update(context: Context, state: State, env_steps: int) -> tuple[State, dict[
 
 
 def update_learners(
-    context: Context,
+    context: Context[Config],
     fixed: Rules,
     learners: Learner,
     discounts: tuple[float, ...],

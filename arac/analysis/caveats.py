@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from arac.algorithms.registry import ALGORITHMS
 from arac.analysis import paper
 from arac.analysis.grouping import Group, Study, as_in_paper, deviations, paper_task, settings_in_words
 from arac.analysis.run_records import Broken, Record
@@ -34,7 +35,7 @@ def coverage(study: Study) -> dict[str, dict[str, tuple[int, int]]]:
     table = {}
     for task in paper.TABLE:
         groups = [group for group in study.groups if group.paper_task == task]
-        table[task] = {algorithm: _count(groups, task, algorithm) for algorithm in paper.SYSTEMS}
+        table[task] = {algorithm: _count(groups, task, algorithm) for algorithm in paper.COLUMNS}
     return table
 
 
@@ -102,7 +103,7 @@ def _task(task: str, groups: Sequence[Group]) -> Iterator[Remark]:
         )
     for group in groups:
         changed = {name: value for record in group.records for name, value in deviations(record).items()}
-        if changed and group.system == paper.SYSTEMS[group.algorithm]:
+        if changed and group.system == ALGORITHMS[group.algorithm].label:
             whose = "the preset's settings" if paper_task(group.records[0]) else "the defaults"
             yield Remark(
                 "other settings", f"{group.system} on {task} departs from {whose}: {settings_in_words(changed)}"

@@ -4,36 +4,18 @@ from collections.abc import Mapping
 from itertools import cycle
 from math import ceil
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from arac.analysis import paper
+from arac.algorithms.registry import ALGORITHMS, Look
 from arac.analysis.curves import WINDOW, Band, Curve
 from arac.analysis.grouping import Study
 from arac.analysis.statistics import LEAST_RUNS
 from arac.utils.plotting import pyplot
 
-
-class Look(NamedTuple):
-    """How a system is drawn everywhere: a colour on light and on dark ground, and a mark besides the colour."""
-
-    light: str
-    dark: str
-    mark: str
-
-
-# Chosen by search: as far apart as can be for people who see no red or no green, and 3:1 against their ground.
-_LOOKS = {
-    "arac": Look("#f65400", "#ec7f68", "o"),
-    "cem_td3": Look("#14a37f", "#3af080", "s"),
-    "cerl": Look("#5c5c60", "#e4e8f2", "X"),
-    "erl": Look("#3b2400", "#8a6e00", "D"),
-    "sac_nf": Look("#0042c4", "#575ae8", "^"),
-    "sac": Look("#0096fd", "#77a9da", "v"),
-    "td3": Look("#600070", "#bb2895", "P"),
-}
-_VARIANTS = (
+# Of variants, and of algorithms without a look of their own.
+_OTHERS = (
     Look("#7a4a21", "#d9a877", "*"),
     Look("#4a3aa7", "#a9a0ff", "<"),
     Look("#b3266f", "#ff8fc3", ">"),
@@ -53,12 +35,12 @@ Curves = Mapping[tuple[str, str], Curve]
 
 
 def looks(systems: Mapping[str, str]) -> dict[str, Look]:
-    """One look for each system: fixed for the seven, from a second row of colours for variants of them."""
-    variants = cycle(_VARIANTS)
-    return {
-        label: _LOOKS[algorithm] if label == paper.SYSTEMS[algorithm] else next(variants)
-        for label, algorithm in systems.items()
-    }
+    """Return the look of each system: its algorithm's, or the next free one for a variant."""
+    free, found = cycle(_OTHERS), {}
+    for label, name in systems.items():
+        algorithm = ALGORITHMS[name]
+        found[label] = algorithm.look if algorithm.look and label == algorithm.label else next(free)
+    return found
 
 
 def draw(study: Study, curves: Curves, out: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from arac.algorithms.presets import configured, task_name
 from arac.algorithms.registry import ALGORITHMS
-from arac.analysis.paper import SYSTEMS, TABLE
+from arac.analysis.paper import TABLE
 from arac.analysis.run_records import Record
 
 # Settings that are about running, not about what is learned.
@@ -51,7 +51,7 @@ class Study:
     def systems(self) -> dict[str, str]:
         """The algorithm of each system."""
         labels = {group.system: group.algorithm for group in self.groups}
-        return dict(sorted(labels.items(), key=lambda item: (list(SYSTEMS).index(item[1]), len(item[0]), item[0])))
+        return dict(sorted(labels.items(), key=lambda item: (list(ALGORITHMS).index(item[1]), len(item[0]), item[0])))
 
     def on(self, task: str) -> list[Group]:
         return [group for group in self.groups if group.task == task]
@@ -153,7 +153,7 @@ def _systems(records: Sequence[Record]) -> dict[str, str]:
         telling = [name for name in names if len({json.dumps(one.get(name), default=str) for one in ours.values()}) > 1]
         for name, one in ours.items():
             special = {setting: one[setting] for setting in telling if setting in one}
-            labels[name] = ", ".join([SYSTEMS[algorithm], *_presets_and_settings(algorithm, special)])
+            labels[name] = ", ".join([ALGORITHMS[algorithm].label, *_presets_and_settings(algorithm, special)])
     return labels
 
 
@@ -169,4 +169,9 @@ def _presets_and_settings(algorithm: str, settings: dict[str, Any]) -> list[str]
 def _place(group: Group) -> tuple[Any, ...]:
     tasks = list(TABLE)
     task = group.paper_task
-    return (tasks.index(task) if task else len(tasks), group.task, list(SYSTEMS).index(group.algorithm), group.system)
+    return (
+        tasks.index(task) if task else len(tasks),
+        group.task,
+        list(ALGORITHMS).index(group.algorithm),
+        group.system,
+    )

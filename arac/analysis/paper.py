@@ -6,10 +6,7 @@ from typing import NamedTuple
 from arac.algorithms.presets import default_steps
 
 SEEDS = 5
-# The systems in the order of the paper's columns, by the names of their algorithms.
-SYSTEMS = {
-    "arac": "ARAC", "cem_td3": "CEM-TD3", "cerl": "CERL", "erl": "ERL", "sac_nf": "SAC-NF", "sac": "SAC", "td3": "TD3",
-}  # fmt: skip
+COLUMNS = ("arac", "cem_td3", "cerl", "erl", "sac_nf", "sac", "td3")  # the names of the algorithms, in its order
 CAVEAT = (
     "The paper's tasks were the v2 tasks of an older simulator that no longer installs, and its runs had 5 seeds and 1 "
     "million steps (2 million on HumanoidRllab, 600,000 on SparseHumanoid): compare rankings, not returns."
@@ -30,7 +27,7 @@ class Erratum:
     sentence: str
 
 
-# Maximum average return over 5 seeds, from the appendix; the columns are those of SYSTEMS.
+# Maximum average return over 5 seeds, from the appendix; one for each of COLUMNS.
 _ROWS: dict[str, tuple[tuple[float, float], ...]] = {
     "Ant": ((6044, 216), (4239, 1048), (1639, 564), (1442, 819), (4912, 954), (4370, 173), (4372, 900)),
     "HalfCheetah": ((10264, 271), (10659, 1473), (5703, 831), (6746, 295), (8429, 818), (11896, 574), (9543, 978)),
@@ -46,7 +43,7 @@ _ROWS: dict[str, tuple[tuple[float, float], ...]] = {
 }  # fmt: skip
 
 TABLE = {
-    task: {name: Value(*value) for name, value in zip(SYSTEMS, values, strict=True)} for task, values in _ROWS.items()
+    task: {name: Value(*value) for name, value in zip(COLUMNS, values, strict=True)} for task, values in _ROWS.items()
 }
 
 ERRATA = (

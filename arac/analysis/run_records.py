@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from arac.algorithms.registry import find
-from arac.analysis.paper import SYSTEMS
+from arac.algorithms.registry import ALGORITHMS, find
 from arac.errors import UserError
 from arac.storage import run_folder
 from arac.storage.run_spec import with_earlier_values
@@ -214,7 +213,7 @@ def _config(folder: Path) -> dict[str, Any]:
 
 
 def _known(algorithm: Any) -> str:
-    if not isinstance(algorithm, str) or algorithm not in SYSTEMS:
+    if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
         raise ValueError(f"there is no algorithm {reprlib.repr(algorithm)}")
     return algorithm
 

@@ -67,7 +67,7 @@ def _dispatch(words: list[str]) -> int:
         print(f"arac {__version__}")
         return 0
     if words[0] not in COMMANDS:
-        from arac.envs import suggestion
+        from arac.utils.text import suggestion
 
         raise UserError(f"There is no command {words[0]!r}.{suggestion(words[0], COMMANDS)} `arac --help` lists them.")
     return COMMANDS[words[0]](words[1:]) or 0

@@ -1,6 +1,5 @@
 """Environments: found, checked once before anything is trained, and made the same everywhere."""
 
-import difflib
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from gymnasium.wrappers import TimeLimit
 
 from arac.envs import tasks
 from arac.errors import UserError
+from arac.utils.text import in_a_line, suggestion
 
 tasks.register()
 
@@ -187,10 +187,6 @@ def _before_flattening(env: gymnasium.Env) -> gymnasium.Env:
     return env.env if isinstance(env, gymnasium.wrappers.FlattenObservation) else env
 
 
-def in_a_line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
-
-
 @contextmanager
 def _without_warnings() -> Iterator[None]:
     """Hushes Gymnasium's notes on newer versions, and MuJoCo's on its own models, which it also writes to a file."""
@@ -202,10 +198,3 @@ def _without_warnings() -> Iterator[None]:
             yield
     finally:
         mujoco.set_mju_user_warning(before)
-
-
-def suggestion(name: str, known: Any) -> str:
-    """` Did you mean …?` for a name that is close to a known one, else nothing."""
-    folded = {str(candidate).lower(): str(candidate) for candidate in known}
-    close = difflib.get_close_matches(name.lower(), folded, n=3, cutoff=0.6)
-    return f" Did you mean {' or '.join(folded[match] for match in close)}?" if close else ""

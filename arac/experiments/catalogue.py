@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from arac.algorithms.registry import ALGORITHMS
+from arac.analysis.paper import COLUMNS
 from arac.experiments import deceptive, didactic, grid, repulsion
 from arac.experiments.planning import Size
 from arac.sweeps.jobs import Job
@@ -55,7 +56,7 @@ EXPERIMENTS = {
         grid.plan,
         grid.show,
         small=Size(seeds=1, steps=30_000, envs=("Hopper-v5",), algos=("arac", "sac_nf", "sac", "td3")),
-        full=Size(seeds=5, steps=None, envs=grid.PAPER_ENVS, algos=tuple(ALGORITHMS)),
+        full=Size(seeds=5, steps=None, envs=grid.PAPER_ENVS, algos=COLUMNS),
         measure=grid.judge_again,
         measured="champion.json",
     ),

@@ -78,18 +78,16 @@ SETTINGS: dict[str, Any] = {
     "hidden_size": 64, "batch_size": 128, "learning_rate": 1e-3, "warmup_steps": 1000, "eval_interval": 1000,
     "eval_episodes": 2, "replay_capacity": 100_000, "temperature": 0.05, "actor_coefficient": 2.0, "noise_hold": 64,
 }  # fmt: skip
-SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {
-    "ARAC": ("arac", {}),
-    "ARAC, elites repelled too": ("arac", {"ar_felt_by": "all"}),
-    "ARAC, lambda 0": ("arac", {"ar_coefficient": 0.0}),
-    # Would more noise do the same? Without repulsion, at the library's own temperature.
-    "ARAC, lambda 0, temperature 0.2": ("arac", {"ar_coefficient": 0.0, "temperature": 0.2}),
-    "SAC": ("sac", {"temperature": "auto"}),
-    "SAC-NF": ("sac_nf", {}),
-    "TD3": ("td3", {}),
-    "ERL": ("erl", {}),
-    "CEM-TD3": ("cem_td3", {}),
-    "CERL": ("cerl", {}),
+# By algorithm, where it is not compared just as it is.
+VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
+    "arac": {
+        "ARAC": {},
+        "ARAC, elites repelled too": {"ar_felt_by": "all"},
+        "ARAC, lambda 0": {"ar_coefficient": 0.0},
+        # Would more noise do the same? Without repulsion, at the library's own temperature.
+        "ARAC, lambda 0, temperature 0.2": {"ar_coefficient": 0.0, "temperature": 0.2},
+    },
+    "sac": {"SAC": {"temperature": "auto"}},
 }
 FRESH_EPISODES = 10
 FINENESS = 1 / 400  # of the room's width, up to which a path is kept as it was
@@ -124,10 +122,11 @@ class Outcome:
 def systems(size: Size) -> dict[str, tuple[str, dict[str, Any]]]:
     """Return the systems of the chosen algorithms, with the settings of each."""
     chosen = {}
-    for name, (algorithm, settings) in SYSTEMS.items():
-        if algorithm in size.algos:
-            known = {field.name for field in dataclasses.fields(find(algorithm).config)}
-            chosen[name] = algorithm, {**{n: v for n, v in SETTINGS.items() if n in known}, **settings}
+    for algorithm in map(find, size.algos):
+        known = {field.name for field in dataclasses.fields(algorithm.config)}
+        common = {name: value for name, value in SETTINGS.items() if name in known}
+        for name, settings in VARIANTS.get(algorithm.name, {algorithm.label: {}}).items():
+            chosen[name] = algorithm.name, {**common, **settings}
     return chosen
 
 

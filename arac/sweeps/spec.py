@@ -12,13 +12,14 @@ from typing import Any, NamedTuple, NoReturn
 from arac import envs
 from arac.algorithms import presets
 from arac.algorithms.registry import ALGORITHMS, Algorithm, find
-from arac.envs import EnvSpec, suggestion
+from arac.envs import EnvSpec
 from arac.envs.tasks import full_name
 from arac.errors import UserError
 from arac.storage.run_spec import check_seed
 from arac.sweeps.jobs import Job, checked, run_name
 from arac.sweeps.process import Resources
 from arac.utils.atomic_io import read_bounded
+from arac.utils.text import suggestion
 from arac.utils.validation import as_whole
 
 _KEYS = ("algorithms", "tasks", "seeds", "steps", "settings", "grid", "env_kwargs", "max_episode_steps", "resources")

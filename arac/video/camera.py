@@ -21,11 +21,12 @@ import gymnasium
 import mujoco
 import numpy as np
 
-from arac.envs import EnvSpec, in_a_line, make
+from arac.envs import EnvSpec, make
 from arac.errors import EnvironmentFailure, StorageFailure, UserError
 from arac.replay.episode import Episode
 from arac.rollout.episode import Task, by_steps
 from arac.utils.processes import end_with
+from arac.utils.text import in_a_line
 from arac.video import encoding, picture
 from arac.video.scenes import CannotDraw, Film, Shot
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import pstdev
 from typing import Any
 
-from arac.analysis.paper import SYSTEMS
+from arac.algorithms.registry import ALGORITHMS
 from arac.analysis.run_records import Record, Row
 from arac.training.display import measured
 from arac.utils.safe_json import number
@@ -22,7 +22,7 @@ _TAIL = 2**18  # bytes at the end of episodes.csv, in which the episodes of one 
 def contents(record: Record, folder: Path) -> dict[str, Any]:
     """All that changes with an evaluation or with the config; without `series` where there is no evaluation yet."""
     described = {
-        "title": f"{SYSTEMS[record.algorithm]} on {record.env}",
+        "title": f"{ALGORITHMS[record.algorithm].label} on {record.env}",
         "folder": os.fsencode(folder).decode(errors="backslashreplace"),
         "seed": record.seed,
         "eval_episodes": _count(record, "eval_episodes"),

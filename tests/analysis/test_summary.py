@@ -303,7 +303,7 @@ def test_a_band_is_the_interquartile_mean_at_each_point_with_whole_curves_drawn_
 
 def test_the_papers_table_is_that_of_its_tasks_and_systems():
     assert paper.TABLE.keys() == paper_table().keys()
-    assert paper.SYSTEMS.keys() == ALGORITHMS.keys()
+    assert set(paper.COLUMNS) <= ALGORITHMS.keys()
     assert paper.value("Walker2d", "cerl") == (4386, 615)
     assert paper.value("HumanoidStandup", "erl") == (129_000, 4_000)
     assert paper.value("Pendulum", "sac") is None

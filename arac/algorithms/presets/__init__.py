@@ -8,9 +8,9 @@ from importlib import resources
 from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 from arac.algorithms.config import Config
-from arac.envs import suggestion
 from arac.envs.tasks import VARIANTS
 from arac.errors import UserError
+from arac.utils.text import suggestion
 
 AnyConfig = TypeVar("AnyConfig", bound=Config)
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from arac.algorithms.registry import Look
 from arac.analysis import figures, tables
 from arac.analysis.curves import WINDOW, Band, Curve
 from arac.analysis.grouping import Study
@@ -21,7 +22,7 @@ def collect(
     curves: figures.Curves,
     comparisons: Sequence[Comparison],
     index: Mapping[str, int],
-    looks: Mapping[str, figures.Look],
+    looks: Mapping[str, Look],
 ) -> dict[str, Any]:
     """Everything, with systems by their place in `index`."""
     tasks = [task for task in study.tasks if any(of == task for of, _ in curves)]

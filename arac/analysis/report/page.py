@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from html import escape
 from string import Template
 
+from arac.algorithms.registry import Look
 from arac.analysis import figures, paper
 from arac.analysis.caveats import remarks
 from arac.analysis.grouping import Study
@@ -56,7 +57,7 @@ def render(contents: Contents) -> str:
     )
 
 
-def _colours(looks: list[figures.Look]) -> str:
+def _colours(looks: list[Look]) -> str:
     light = "".join(f"--s{place}:{look.light};" for place, look in enumerate(looks))
     dark = "".join(f"--s{place}:{look.dark};" for place, look in enumerate(looks))
     return f":root{{{light}}}@media (prefers-color-scheme:dark){{:root{{{dark}}}}}"

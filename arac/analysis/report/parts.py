@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from itertools import groupby
 
+from arac.algorithms.registry import ALGORITHMS
 from arac.analysis import paper
 from arac.analysis import tables as words
 from arac.analysis.caveats import Remark, coverage, missing
@@ -56,7 +57,7 @@ def runs(study: Study, index: Mapping[str, int]) -> str:
 
 def gaps(study: Study, found: Sequence[Remark]) -> str:
     """How far it is to the paper's experiments, and every remark, by kind."""
-    heads = (f"Seeds here, of {paper.SEEDS}", *paper.SYSTEMS.values(), "Steps in the paper")
+    heads = (f"Seeds here, of {paper.SEEDS}", *(ALGORITHMS[name].label for name in paper.COLUMNS), "Steps in the paper")
     rows = "".join(
         f"<tr><th scope='row'>{task}</th>{''.join(_cover(*counts) for counts in row.values())}"
         f"<td>{paper.steps(task):,}</td></tr>"

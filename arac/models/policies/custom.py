@@ -10,10 +10,11 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import numpy as np
 
-from arac.envs import EnvSpec, in_a_line, name_of
+from arac.envs import EnvSpec, name_of
 from arac.errors import UserError
 from arac.models.policies import Policy
 from arac.models.stacked import over_members, to_numpy
+from arac.utils.text import in_a_line
 
 _METHODS = ("init", "act", "sample", "log_prob", "mode")
 _BATCH = 64
