@@ -21,12 +21,12 @@ from arac import ARAC
 from arac.replay.buffer import ReplayBuffer
 from arac.storage import checkpoint
 from arac.storage.metrics import DETERMINISTIC_FILES
-from arac.utils.atomic_io import seal
+from arac.utils.atomic_io import checksum
 from benchmarks.speed.machine import processor, random_episode
 
 SIZES = (50_000, 100_000, 500_000, 1_000_000)
 INTERVAL = 10_000  # the default of checkpoint_interval
-METRICS = {name: seal(b"") for name in DETERMINISTIC_FILES}
+METRICS = {name: checksum(b"") for name in DETERMINISTIC_FILES}
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from arac.learning.losses import Felt, attraction_repulsion_loss
+from arac.learning.losses import TargetPolicies, attraction_repulsion_loss
 from arac.models.policies import FlowPolicy, gaussian
 from arac.models.policies import radial_flow as radial
 from arac.models.policies.flow_policy import pre_tanh_log_prob
@@ -131,7 +131,9 @@ def draw_attraction_and_repulsion(plt):
 @jax.jit
 def moved(flows, archived, beta):
     """The flows and the mean after 1,500 steps on SAC's loss with a wide optimum in the middle, and on the AR loss."""
-    others = Felt(jax.tree.map(lambda leaf: leaf[None], FlowPolicy(at((0.0, 0.0)), archived)), jnp.array([beta]))
+    others = TargetPolicies(
+        jax.tree.map(lambda leaf: leaf[None], FlowPolicy(at((0.0, 0.0)), archived)), jnp.array([beta])
+    )
     optimiser, states = optax.adam(0.01), jnp.zeros((256, 1))
 
     def loss(learned, noise):

@@ -6,14 +6,14 @@ import numpy as np
 
 from arac import envs
 from arac.agents.classes import AGENTS
-from arac.storage.run_spec import Description
+from arac.storage.run_spec import RunSpec
 
 
 def drawn(name: str, env_id: str = "InvertedPendulum-v5", **env_settings):
     """An agent of a system with all its numbers drawn at random, as if it had learned something odd."""
     kind, rng = AGENTS[name], np.random.default_rng(0)
     config = kind.algorithm.config(hidden_size=16, workers=0)
-    description = Description(kind.algorithm, envs.check(env_id, **env_settings), 0, config)
+    description = RunSpec(kind.algorithm, envs.check(env_id, **env_settings), 0, config)
 
     def numbers(leaf):
         is_outline = isinstance(leaf, jax.ShapeDtypeStruct)

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from arac import envs
-from arac.agents.members import Cast, Member
+from arac.agents.members import Member, Members
 from arac.algorithms.base import Context, Evaluation, init_replay
 from arac.algorithms.presets import Preset, configured
 from arac.algorithms.registry import Algorithm
@@ -28,7 +28,7 @@ from arac.storage import agent_file, checkpoint, run_folder
 from arac.storage.agent_file import Policies, policies_of
 from arac.storage.metrics import fitness_at
 from arac.storage.run_folder import Run
-from arac.storage.run_spec import Description, check_policy, check_seed
+from arac.storage.run_spec import RunSpec, check_policy, check_seed
 from arac.training import loop
 from arac.training.callbacks.base import Callback, Callbacks, as_list, informed
 from arac.training.display import Pace, choose
@@ -90,16 +90,16 @@ class Agent:
                 f"{sorted(idle)[0]} belongs to arac's flow policy and has no effect on yours: leave it out."
             )
         check_policy(policy, self.algorithm, spec)
-        description = Description(self.algorithm, spec, check_seed(seed), settings, row, policy)
+        description = RunSpec(self.algorithm, spec, check_seed(seed), settings, row, policy)
         description.outline()  # refuses what memory cannot hold
         self._set_up(description, description.first_state())
 
-    def _set_up(self, description: Description, state: Any) -> None:
+    def _set_up(self, description: RunSpec, state: Any) -> None:
         self.description = description
         self.state = state
         self._replay: ReplayBuffer | None = None
         self._fitness: np.ndarray | None = None  # of the state, if it was evaluated
-        self._cast: Cast | None = None  # the members of a state, once they were asked for
+        self._cast: Members | None = None  # the members of a state, once they were asked for
         self._noise = np.random.default_rng(description.seed)
 
     def __repr__(self) -> str:
@@ -129,9 +129,9 @@ class Agent:
         """The agent to hand over: the fittest one, or what the system has instead (CEM-TD3: its mean)."""
         return self.population[self.state.champion]
 
-    def _members(self) -> Cast:
+    def _members(self) -> Members:
         if self._cast is None or self._cast.state is not self.state:
-            self._cast = Cast.of(self.state, self.env, self._noise, self._fitness)
+            self._cast = Members.of(self.state, self.env, self._noise, self._fitness)
         return self._cast
 
     @property
@@ -232,7 +232,7 @@ class Agent:
             replay = init_replay(description.config, description.env)
             state, found = run.restore(outline, replay)
             if target > goal:
-                run.aim(target)
+                run.set_total_steps(target)
             agent = cls._made(here, state, replay)
             agent._fitness = fitness_at(folder, state.env_steps)
             for sentence in [*found, *_said_of_versions(folder)]:
@@ -252,10 +252,10 @@ class Agent:
             title = f"{self.algorithm.title} · {self.env.id} · seed {self.description.seed}"
             display = choose(progress, pace, title, getattr(self.config, "archive_capacity", None), show=show)
             told = informed(callbacks, self, run.folder if run else None)
-            with progress.heeding_signals(), self._training_pool() as pool, display, told as audience:
+            with progress.handle_signals(), self._training_pool() as pool, display, told as audience:
                 rollouts = Rollouts(pool, self.description.seed, progress)
                 context = Context(self.config, self.env, self.description.seed, target, self.replay, rollouts, progress)
-                keeper = loop.Keeper(context, run, self.state, self._come_to)
+                keeper = loop.Checkpointer(context, run, self.state, self._come_to)
                 audience.outcome = loop.train(self.algorithm, context, keeper, display, audience)
         if audience.outcome == "interrupted":
             raise Interrupted
@@ -383,14 +383,14 @@ class Agent:
         return agent
 
     @classmethod
-    def _check_kind(cls, description: Description) -> None:
+    def _check_kind(cls, description: RunSpec) -> None:
         if description.algorithm is not cls.algorithm:
             raise UserError(
                 f"This holds {description.algorithm.name}, not {cls.algorithm.name}; arac.load loads either."
             )
 
     @classmethod
-    def _made(cls, description: Description, state: Any, replay: ReplayBuffer | None = None) -> Self:
+    def _made(cls, description: RunSpec, state: Any, replay: ReplayBuffer | None = None) -> Self:
         agent = cls.__new__(cls)
         agent._set_up(description, state)
         agent._replay = replay

@@ -10,9 +10,9 @@ import numpy as np
 from arac.envs import EnvSpec
 from arac.envs.observations import flattened
 from arac.errors import UserError
-from arac.models.policies.custom import Own
+from arac.models.policies.custom import CustomPolicyAdapter
 from arac.models.stacked import members, take
-from arac.rollout.episode import stretch
+from arac.rollout.episode import rescale_action
 from arac.storage import export
 
 
@@ -48,7 +48,7 @@ class Member:
         else:
             shape = (*flat.shape[:-1], self.env.action_size)
             action = self.policy.act(flat, self.rng.standard_normal(shape, np.float32))
-        return stretch(action, self.env.low, self.env.high, self.env.action_dtype), None
+        return rescale_action(action, self.env.low, self.env.high, self.env.action_dtype), None
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Writes what acts into one npz file of plain arrays, to be used without JAX and without arac.
@@ -59,7 +59,7 @@ class Member:
         export.write(Path(path), self.policy, self.env)
 
 
-class Cast(NamedTuple):
+class Members(NamedTuple):
     """All members that a state holds."""
 
     state: Any
@@ -67,7 +67,7 @@ class Cast(NamedTuple):
     archive: tuple[Member, ...]
 
     @staticmethod
-    def of(state: Any, env: EnvSpec, rng: np.random.Generator, fitness: np.ndarray | None) -> "Cast":
+    def of(state: Any, env: EnvSpec, rng: np.random.Generator, fitness: np.ndarray | None) -> "Members":
         """`fitness` is of all members, or of the champion alone, as it was measured; other lengths tell nothing."""
         policies = _one_by_one(state.population)
         known = dict.fromkeys(range(len(policies)))
@@ -78,7 +78,7 @@ class Cast(NamedTuple):
         population = tuple(
             Member(policy, env, rng, known[number], number in elites) for number, policy in enumerate(policies)
         )
-        return Cast(state, population, _archived(state, env, rng))
+        return Members(state, population, _archived(state, env, rng))
 
 
 def _archived(state: Any, env: EnvSpec, rng: np.random.Generator) -> tuple[Member, ...]:
@@ -103,4 +103,4 @@ def _says_where(observation: np.ndarray, env: EnvSpec) -> str:
 
 def _one_by_one(population: Any) -> list[Any]:
     """Policies with NumPy leaves; those of the user's own as objects of the user's class."""
-    return [policy.policy if isinstance(policy, Own) else policy for policy in members(population)]
+    return [policy.policy if isinstance(policy, CustomPolicyAdapter) else policy for policy in members(population)]

@@ -17,26 +17,26 @@ from arac.algorithms.base import (
     evaluation_due,
     learning_steps,
     measure,
-    soft_rules,
+    soft_update_config,
 )
 from arac.algorithms.config import SoftConfig
 from arac.envs import EnvSpec
 from arac.errors import UserError
-from arac.learning.losses import Base, Divergence, Felt
+from arac.learning.losses import Base, Divergence, TargetPolicies
 from arac.learning.sac_updates import (
     ActorLearner,
     CriticLearner,
     ForceMetrics,
     Forces,
-    Rules,
+    UpdateConfig,
     actor_updates,
     critic_updates,
     fresh_optimiser,
 )
 from arac.models.critics import init_critic
 from arac.models.policies import FlowPolicy, Policy
-from arac.models.policies.custom import CustomPolicy, Own
-from arac.models.stacked import over_members, take
+from arac.models.policies.custom import CustomPolicy, CustomPolicyAdapter
+from arac.models.stacked import take, vmap_init
 from arac.population.archive import Archive, FeltBy, Strategy, Targets, betas
 from arac.replay.episode import Acting
 from arac.utils.rng import stream_key, stream_rng
@@ -127,12 +127,12 @@ def init(config: ARACConfig, env: EnvSpec, seed: int, policy: type[CustomPolicy]
 
     def init_policy(key: jax.Array) -> Policy:
         if policy is not None:
-            return Own.init(policy, key, env)
+            return CustomPolicyAdapter.init(policy, key, env)
         return FlowPolicy.init(
             key, env.observation_size, env.action_size, hidden=(config.hidden_size,), flows=config.flows, sigma=sigma
         )
 
-    population = over_members(init_policy, stream_key(seed, "population"), config.population_size)
+    population = vmap_init(init_policy, stream_key(seed, "population"), config.population_size)
     critic = init_critic(
         stream_key(seed, "critic-init"),
         config.critic,
@@ -140,7 +140,7 @@ def init(config: ARACConfig, env: EnvSpec, seed: int, policy: type[CustomPolicy]
         env.action_size,
         (config.hidden_size,) * 2,
     )
-    begin = partial(fresh_optimiser, soft_rules(config))
+    begin = partial(fresh_optimiser, soft_update_config(config))
     return State(
         actors=ActorLearner(population, jax.vmap(begin)(population)),
         critic=CriticLearner(critic, begin(critic.online)),
@@ -193,14 +193,14 @@ def generation(context: Context[ARACConfig], state: State) -> tuple[State, Evalu
 def update_critic(context: Context[ARACConfig], state: State, before: int, after: int) -> tuple[CriticLearner, float]:
     """`after - before` mini-batches, shared equally by the elites; also the mean loss."""
     config = context.config
-    fixed, contents = soft_rules(config), context.replay.contents
+    fixed, view = soft_update_config(config), context.replay.view
     learner, total = state.critic, 0.0
     for slot, elite in enumerate(state.elites):
         policy = take(state.population, elite)
         key = stream_key(context.seed, "critic", state.generation, slot)
         count = _share(after, slot, len(state.elites)) - _share(before, slot, len(state.elites))
         for start, stop in context.progress.chunks("critic", count):
-            learner, loss = critic_updates(fixed, learner, policy, config.temperature, contents, key, start, stop)
+            learner, loss = critic_updates(fixed, learner, policy, config.temperature, view, key, start, stop)
             total += float(loss)  # waits for it: progress shows what is done, not what is queued
     return learner, total / max(after - before, 1)
 
@@ -221,7 +221,7 @@ def update_actors(
     if config.ar_coefficient != 0 and (len(repelled) or felt is not None):
         forces = Forces(jnp.asarray(state.log_coefficient), jnp.asarray(repelled), jnp.asarray(state.elites), felt)
     # Without forces their settings do not matter, and must not make it compile again.
-    of_updates = soft_rules(config) if forces is None else rules(config)
+    of_updates = soft_update_config(config) if forces is None else update_config(config)
     actors, sums = state.actors, []
     for start, stop in context.progress.chunks("actors", count):
         actors, forces, metrics = actor_updates(
@@ -230,7 +230,7 @@ def update_actors(
             state.critic.critic,
             config.temperature,
             forces,
-            context.replay.contents,
+            context.replay.view,
             keys,
             start,
             stop,
@@ -251,7 +251,7 @@ def update_actors(
     return replace(state, log_coefficient=log_coefficient), losses, sources(state.archive, slots, felt, measured)
 
 
-def sources(archive: Archive, slots: np.ndarray, felt: Felt | None, measured: ForceMetrics) -> dict[str, Any]:
+def sources(archive: Archive, slots: np.ndarray, felt: TargetPolicies | None, measured: ForceMetrics) -> dict[str, Any]:
     """Tell where repulsion came from.
 
     `shares` has the share of the living members and of each age in the archive, by the environment steps at which it
@@ -270,7 +270,7 @@ def sources(archive: Archive, slots: np.ndarray, felt: Felt | None, measured: Fo
     return {"acting": total / weight if weight else 0.0, "shares": shares}
 
 
-def sample_archive(context: Context[ARACConfig], state: State) -> tuple[np.ndarray, Felt | None]:
+def sample_archive(context: Context[ARACConfig], state: State) -> tuple[np.ndarray, TargetPolicies | None]:
     """Draw n archived policies for each elite: their slots, and with their weights what it feels, if anything."""
     config = context.config
     slots = np.zeros((config.elites, config.archive_sample), int)
@@ -282,7 +282,7 @@ def sample_archive(context: Context[ARACConfig], state: State) -> tuple[np.ndarr
         drawn = state.archive.sample(config.archive_sample, rng)
         slots[row, : len(drawn)] = drawn
         weights[row, : len(drawn)] = betas(state.archive.fitness[drawn], config.strategy) / len(drawn)
-    return slots, Felt(take(state.archive.policies, slots), jnp.asarray(weights))
+    return slots, TargetPolicies(take(state.archive.policies, slots), jnp.asarray(weights))
 
 
 def repelled_members(config: ARACConfig, elites: np.ndarray) -> np.ndarray:
@@ -299,9 +299,9 @@ def first_log_coefficient(config: ARACConfig) -> float:
     return math.log(fixed) if isinstance(fixed, int | float) and fixed > 0 else 0.0
 
 
-def rules(config: ARACConfig) -> Rules:
+def update_config(config: ARACConfig) -> UpdateConfig:
     """Return what the actors' loop is compiled for."""
-    return soft_rules(config)._replace(
+    return soft_update_config(config)._replace(
         ar_divergence=config.ar_divergence,
         ar_base=config.ar_base,
         kl_clip=None if config.kl_clip == "none" else float(config.kl_clip),

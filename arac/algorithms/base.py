@@ -10,12 +10,12 @@ import numpy as np
 
 from arac.algorithms.config import Config, ExplorationConfig, SoftConfig
 from arac.envs import EnvSpec
-from arac.learning.sac_updates import Rules, draw
+from arac.learning.sac_updates import UpdateConfig, sample_batch
 from arac.models.policies import DeterministicPolicy
 from arac.models.stacked import take, top_k
 from arac.population.diversity import pairwise_kl
 from arac.replay import buffer
-from arac.replay.buffer import Contents, ReplayBuffer
+from arac.replay.buffer import ReplayBuffer, ReplayView
 from arac.replay.episode import Acting
 from arac.rollout.rollouts import Rollouts
 from arac.utils.progress import Progress
@@ -86,9 +86,9 @@ class Evaluation(NamedTuple):
         return self.returns[self.champion] if self.fresh_returns is None else self.fresh_returns
 
 
-def soft_rules(config: SoftConfig) -> Rules:
+def soft_update_config(config: SoftConfig) -> UpdateConfig:
     """Return the part of a config that the update loops of a soft actor-critic are compiled for."""
-    return Rules(config.discount, config.tau, config.learning_rate, config.batch_size)
+    return UpdateConfig(config.discount, config.tau, config.learning_rate, config.batch_size)
 
 
 def learning_steps(config: Config, env_steps: int) -> int:
@@ -129,7 +129,7 @@ def single_agent_generation(
     return learned, measure(context, learned, played, losses)
 
 
-class Played(NamedTuple):
+class EvaluationReturns(NamedTuple):
     """The episodes of an evaluation."""
 
     returns: np.ndarray  # (member, episode)
@@ -140,13 +140,13 @@ class Played(NamedTuple):
         return self.returns.mean(1)
 
 
-def evaluate(context: Context[Config], population: Any, generation: int) -> Played:
+def evaluate(context: Context[Config], population: Any, generation: int) -> EvaluationReturns:
     """Episodes without noise for every member; its fitness is their mean return."""
     store = context.config.store_evaluation
     episodes = context.rollouts.evaluate(population, generation, context.config.eval_episodes, record=store)
     if store:
         context.replay.extend(episode for of_member in episodes for episode in of_member)
-    return Played(
+    return EvaluationReturns(
         returns=np.array([[episode.total for episode in of_member] for of_member in episodes]),
         lengths=np.array([[len(episode) for episode in of_member] for of_member in episodes]),
     )
@@ -155,7 +155,7 @@ def evaluate(context: Context[Config], population: Any, generation: int) -> Play
 def measure(
     context: Context[Config],
     state: State,
-    played: Played,
+    played: EvaluationReturns,
     losses: dict[str, float],
     *,
     elites: int = 1,
@@ -168,7 +168,7 @@ def measure(
     kl = np.zeros((len(played.returns),) * 2)
     if not isinstance(state.population, DeterministicPolicy):
         key = stream_key(context.seed, "diversity", state.generation)
-        observation, noise = _draw_states(context.config.batch_size, context.replay.contents, key)
+        observation, noise = _draw_states(context.config.batch_size, context.replay.view, key)
         kl = np.asarray(pairwise_kl(state.population, observation, noise), np.float64)
     return Evaluation(
         env_steps=state.env_steps,
@@ -193,10 +193,10 @@ def confirm(context: Context[Config], population: Any, generation: int, row: Eva
 
 
 @partial(jax.jit, static_argnums=0)
-def _draw_states(batch_size: int, contents: Contents, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _draw_states(batch_size: int, view: ReplayView, key: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Draw states from replay and noise for the actions there."""
-    drawn = draw(batch_size, contents, key)
-    return buffer.gather(contents, drawn.positions).observation, drawn.noise
+    drawn = sample_batch(batch_size, view, key)
+    return buffer.gather(view, drawn.positions).observation, drawn.noise
 
 
 def summary(fitness: np.ndarray) -> dict[str, float]:

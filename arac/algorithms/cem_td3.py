@@ -10,9 +10,16 @@ from arac.algorithms.base import Context, Evaluation, evaluate, evaluation_due, 
 from arac.algorithms.config import DiscountConfig, TargetNoiseConfig
 from arac.envs import EnvSpec
 from arac.errors import UserError
-from arac.learning.td3_updates import CriticLearner, Rules, actor_updates, begin_actor, begin_critic, critic_updates
+from arac.learning.td3_updates import (
+    CriticLearner,
+    UpdateConfig,
+    actor_updates,
+    begin_actor,
+    begin_critic,
+    critic_updates,
+)
 from arac.models.critics import init_twin_critic
-from arac.models.mlp import Style, tapered
+from arac.models.mlp import LayerStyle, tapered
 from arac.models.policies import DeterministicPolicy
 from arac.models.stacked import put, stack, take, top_k
 from arac.population.cem import Distribution, ask, tell
@@ -78,8 +85,8 @@ class State:
         return 0
 
 
-def rules(config: CEMTD3Config) -> Rules:
-    return Rules(
+def update_config(config: CEMTD3Config) -> UpdateConfig:
+    return UpdateConfig(
         actor_learning_rate=config.learning_rate,
         critic_learning_rate=config.learning_rate,
         tau=config.tau,
@@ -93,15 +100,15 @@ def init(config: CEMTD3Config, env: EnvSpec, seed: int) -> State:
     hidden = tapered(config.hidden_size)
     key = stream_key(seed, "population")
     mean = DeterministicPolicy.init(
-        key, env.observation_size, env.action_size, hidden=hidden, exploration=0.0, style=Style("tanh")
+        key, env.observation_size, env.action_size, hidden=hidden, exploration=0.0, style=LayerStyle("tanh")
     )
     critic = init_twin_critic(
-        stream_key(seed, "critic-init"), env.observation_size, env.action_size, hidden, Style("leaky_relu")
+        stream_key(seed, "critic-init"), env.observation_size, env.action_size, hidden, LayerStyle("leaky_relu")
     )
     variance = jax.tree.map(lambda leaf: jnp.full_like(leaf, config.initial_variance), mean)
     return State(
         distribution=Distribution(mean, variance, jnp.float32(config.damping)),
-        critic=begin_critic(rules(config), critic),
+        critic=begin_critic(update_config(config), critic),
         last_steps=0,
         generation=0,
         env_steps=0,
@@ -116,7 +123,7 @@ def generation(context: Context[CEMTD3Config], state: State) -> tuple[State, Eva
     actors, critic, losses = teach(context, state, actors)
 
     # Judge every actor by one episode without noise, which replay keeps.
-    episodes = [episode for [episode] in context.rollouts.judge(actors, state.generation, 1)]
+    episodes = [episode for [episode] in context.rollouts.evaluate_fitness(actors, state.generation, 1)]
     context.replay.extend(episodes)
     steps = sum(len(episode) for episode in episodes)
     fitness = np.array([episode.total for episode in episodes])
@@ -141,7 +148,7 @@ def teach(
 ) -> tuple[DeterministicPolicy, CriticLearner, dict[str, float]]:
     """One after the other, the first actors train the critic and are then trained by it, with fresh optimisers."""
     config = context.config
-    critic, fixed, contents = state.critic, rules(config), context.replay.contents
+    critic, fixed, view = state.critic, update_config(config), context.replay.view
     sums = {"critic_loss": 0.0, "actor_loss": 0.0}
     nothing_to_learn_from = len(context.replay) == 0  # as after `load`
     if state.env_steps < config.warmup_steps or config.gradient_actors == 0 or nothing_to_learn_from:
@@ -151,11 +158,11 @@ def teach(
         actor = begin_actor(fixed, take(actors, number))
         key = stream_key(context.seed, "critic", state.generation, number)
         for start, stop in context.progress.chunks("critic", critic_count):
-            critic, loss = critic_updates(fixed, critic, actor.policy, config.discount, contents, key, start, stop)
+            critic, loss = critic_updates(fixed, critic, actor.policy, config.discount, view, key, start, stop)
             sums["critic_loss"] += float(loss)
         key = stream_key(context.seed, "actors", state.generation, number)
         for start, stop in context.progress.chunks("actors", actor_count):
-            actor, loss = actor_updates(fixed, actor, critic.critic.online, contents, key, start, stop)
+            actor, loss = actor_updates(fixed, actor, critic.critic.online, view, key, start, stop)
             sums["actor_loss"] += float(loss)
         actors = put(actors, number, actor.policy)
     counts = {"critic_loss": critic_count, "actor_loss": actor_count}

@@ -8,20 +8,20 @@ import numpy as np
 
 from arac.algorithms.base import Context, Evaluation, evaluation_due
 from arac.algorithms.config import Config, SmoothedConfig
-from arac.algorithms.evolutionary import GeneticConfig, breed, judge, measure_champion
+from arac.algorithms.evolutionary import GeneticConfig, breed, evaluate_fitness, measure_champion
 from arac.algorithms.td3 import td3_rules, update_learners
 from arac.envs import EnvSpec
 from arac.errors import UserError
-from arac.learning.td3_updates import Learner, Rules
+from arac.learning.td3_updates import Learner, UpdateConfig
 from arac.models.critics import CriticTarget, init_twin_critic
-from arac.models.mlp import Style, tapered
+from arac.models.mlp import LayerStyle, tapered
 from arac.models.policies import DeterministicPolicy
-from arac.models.stacked import over_members, take
+from arac.models.stacked import take, vmap_init
 from arac.population.bandit import allocate, ucb_scores
 from arac.replay.episode import Episode
 from arac.utils.rng import stream_key, stream_rng
 
-_STYLE = Style("elu", norm="after")
+_STYLE = LayerStyle("elu", norm="after")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,7 @@ class State:
         return self.individuals
 
 
-def rules(config: CERLConfig) -> Rules:
+def update_config(config: CERLConfig) -> UpdateConfig:
     of_td3 = td3_rules(config, critic_learning_rate=config.critic_learning_rate)
     return of_td3._replace(critic_target=config.critic_target)
 
@@ -123,12 +123,12 @@ def init(config: CERLConfig, env: EnvSpec, seed: int) -> State:
     def init_learner(key: jax.Array) -> Learner:
         actor_key, critic_key = jax.random.split(key)
         critic = init_twin_critic(critic_key, *sizes, hidden, _STYLE)
-        return Learner.begin(rules(config), init_actor(actor_key), critic)
+        return Learner.begin(update_config(config), init_actor(actor_key), critic)
 
     learners = len(config.discounts)
     return State(
-        individuals=over_members(init_actor, stream_key(seed, "population"), config.population_size),
-        learners=over_members(init_learner, stream_key(seed, "learner"), learners),
+        individuals=vmap_init(init_actor, stream_key(seed, "population"), config.population_size),
+        learners=vmap_init(init_learner, stream_key(seed, "learner"), learners),
         values=np.zeros(learners),
         visits=np.zeros(learners, int),
         allocation=np.arange(config.learner_rollouts) % learners,
@@ -143,7 +143,7 @@ def init(config: CERLConfig, env: EnvSpec, seed: int) -> State:
 def generation(context: Context[CERLConfig], state: State) -> tuple[State, Evaluation | None]:
     """Judge, let the learners explore and learn, breed with migrants now and then, share out the next episodes."""
     config = context.config
-    fitness, steps = judge(context, state.individuals, state.generation, 1)
+    fitness, steps = evaluate_fitness(context, state.individuals, state.generation, 1)
     policies = take(state.learners.actor.policy, state.allocation)
     episodes = context.rollouts.explore(policies, state.generation, noise_hold=config.noise_hold)
     context.replay.extend(episodes)
@@ -154,7 +154,7 @@ def generation(context: Context[CERLConfig], state: State) -> tuple[State, Evalu
     # As many updates as the generation before had steps, once there is something to learn from.
     updates = state.updates + (state.last_steps if env_steps > config.warmup_steps else 0)
     learners, losses = update_learners(
-        context, rules(config), state.learners, config.discounts, state.generation, state.updates, updates
+        context, update_config(config), state.learners, config.discounts, state.generation, state.updates, updates
     )
 
     migrate = (state.generation + 1) % config.migration_interval == 0

@@ -8,14 +8,14 @@ import numpy as np
 
 from arac.algorithms.base import Context, Evaluation, evaluation_due
 from arac.algorithms.config import Config, DiscountConfig, ExplorationConfig
-from arac.algorithms.evolutionary import GeneticConfig, breed, judge, measure_champion
+from arac.algorithms.evolutionary import GeneticConfig, breed, evaluate_fitness, measure_champion
 from arac.algorithms.td3 import update_learners
 from arac.envs import EnvSpec
-from arac.learning.td3_updates import Learner, Rules
+from arac.learning.td3_updates import Learner, UpdateConfig
 from arac.models.critics import BranchedQ, TwinCritic, TwinQ
-from arac.models.mlp import Style
+from arac.models.mlp import LayerStyle
 from arac.models.policies import DeterministicPolicy
-from arac.models.stacked import over_members, put, stack
+from arac.models.stacked import put, stack, vmap_init
 from arac.utils.rng import stream_key
 
 _BRANCH, _JOINT = 200, 300  # units of the critic
@@ -71,9 +71,9 @@ class State:
         return self.individuals
 
 
-def rules(config: ERLConfig) -> Rules:
+def update_config(config: ERLConfig) -> UpdateConfig:
     """DDPG as a special case of TD3: one Q network, no smoothing, no delay."""
-    return Rules(
+    return UpdateConfig(
         actor_learning_rate=config.learning_rate,
         critic_learning_rate=config.critic_learning_rate,
         tau=config.tau,
@@ -88,25 +88,25 @@ def init(config: ERLConfig, env: EnvSpec, seed: int) -> State:
     def init_actor(key: jax.Array) -> DeterministicPolicy:
         return DeterministicPolicy.init(
             key, env.observation_size, env.action_size, hidden=(config.hidden_size,) * 2,
-            exploration=config.exploration_noise, style=Style("tanh", norm="before"),
+            exploration=config.exploration_noise, style=LayerStyle("tanh", norm="before"),
         )  # fmt: skip
 
     def init_q(key: jax.Array) -> BranchedQ:
         return BranchedQ.init(key, env.observation_size, env.action_size, branch=_BRANCH, joint=_JOINT)
 
-    q = TwinQ(over_members(init_q, stream_key(seed, "critic-init"), 1))
+    q = TwinQ(vmap_init(init_q, stream_key(seed, "critic-init"), 1))
     q = replace(q, networks=q.networks.with_last_scaled(config.last_layer_scale))
     actor = init_actor(stream_key(seed, "learner"))
     actor = replace(actor, network=actor.network.with_last_scaled(config.last_layer_scale))
-    learner = Learner.begin(rules(config), actor, TwinCritic(q, q))
-    individuals = over_members(init_actor, stream_key(seed, "population"), config.population_size)
+    learner = Learner.begin(update_config(config), actor, TwinCritic(q, q))
+    individuals = vmap_init(init_actor, stream_key(seed, "population"), config.population_size)
     return State(individuals, stack([learner]), champion=0, generation=0, env_steps=0)
 
 
 def generation(context: Context[ERLConfig], state: State) -> tuple[State, Evaluation | None]:
     """Judge, breed, let the learner explore and learn, and copy it into the population now and then."""
     config = context.config
-    fitness, steps = judge(context, state.individuals, state.generation, config.trials)
+    fitness, steps = evaluate_fitness(context, state.individuals, state.generation, config.trials)
     individuals, made = breed(context, state.individuals, fitness, state.generation)
 
     learner = state.learners.actor.policy
@@ -117,7 +117,7 @@ def generation(context: Context[ERLConfig], state: State) -> tuple[State, Evalua
     # As many updates as the generation had environment steps, once there is something to learn from.
     count = env_steps - state.env_steps if env_steps > config.warmup_steps else 0
     learners, losses = update_learners(
-        context, rules(config), state.learners, (config.discount,), state.generation, 0, count
+        context, update_config(config), state.learners, (config.discount,), state.generation, 0, count
     )
 
     if (state.generation + 1) % config.synchronisation_interval == 0:

@@ -10,7 +10,7 @@ from arac.algorithms.config import Config
 from arac.errors import UserError
 from arac.models.policies import DeterministicPolicy
 from arac.models.stacked import put, take
-from arac.population.genetic import Crossover, Mutation, Plan, bred, plan
+from arac.population.genetic import Crossover, Mutation, Plan, next_population, plan
 from arac.utils.rng import stream_key, stream_rng
 
 
@@ -70,11 +70,11 @@ class GeneticConfig(Config):
             )
 
 
-def judge(
+def evaluate_fitness(
     context: Context[GeneticConfig], individuals: DeterministicPolicy, generation: int, trials: int
 ) -> tuple[np.ndarray, int]:
     """The mean return of each individual over whole episodes, which replay keeps; and how many steps they took."""
-    played = context.rollouts.judge(individuals, generation, trials)
+    played = context.rollouts.evaluate_fitness(individuals, generation, trials)
     context.replay.extend(episode for episodes in played for episode in episodes)
     fitness = np.array([np.mean([episode.total for episode in episodes]) for episodes in played])
     return fitness, sum(len(episode) for episodes in played for episode in episodes)
@@ -113,7 +113,9 @@ def breed(
         random_share=config.mutation_share == "random",
     )
     crossing = Crossover(config.crossover_units, config.crossover_biases)
-    return bred(individuals, made, stream_key(context.seed, "breeding", generation), mutation, crossing), made
+    return next_population(
+        individuals, made, stream_key(context.seed, "breeding", generation), mutation, crossing
+    ), made
 
 
 def measure_champion(

@@ -8,30 +8,30 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from arac.algorithms.base import Context, Evaluation, learning_steps, single_agent_generation, soft_rules
+from arac.algorithms.base import Context, Evaluation, learning_steps, single_agent_generation, soft_update_config
 from arac.algorithms.config import SoftConfig
 from arac.envs import EnvSpec
 from arac.learning.jit import compiled
 from arac.learning.losses import temperature_loss
 from arac.learning.sac_updates import (
     ActorLearner,
+    BatchSample,
     CriticLearner,
-    Draw,
     OptimiserState,
-    Rules,
+    UpdateConfig,
     actor_step,
     critic_step,
-    draw,
     fresh_optimiser,
     gradient_step,
     repeat,
+    sample_batch,
 )
-from arac.models.critics import CriticKind, init_critic, narrowed, widened
+from arac.models.critics import CriticKind, fuse_twin_q, init_critic, split_twin_q
 from arac.models.policies import FlowPolicy, Policy
-from arac.models.policies.custom import CustomPolicy, Own
+from arac.models.policies.custom import CustomPolicy, CustomPolicyAdapter
 from arac.models.stacked import stack
 from arac.replay import buffer
-from arac.replay.buffer import Contents
+from arac.replay.buffer import ReplayView
 from arac.utils.rng import stream_key
 
 
@@ -89,15 +89,15 @@ def init(config: SACConfig | SACNFConfig, env: EnvSpec, seed: int, policy: type[
     hidden = (config.hidden_size,) * 2
     actor = init_actor(config, env, stream_key(seed, "population"), policy)
     critic = init_critic(stream_key(seed, "critic-init"), config.critic, env.observation_size, env.action_size, hidden)
-    rules = soft_rules(config)
+    update_config = soft_update_config(config)
     temperature = 1.0 if config.temperature == "auto" else max(config.temperature, 1e-30)  # the log of 0 is not finite
     log_temperature = jnp.log(jnp.float32(temperature))
     return State(
         learner=Learner(
-            ActorLearner(actor, fresh_optimiser(rules, actor)),
-            CriticLearner(critic, fresh_optimiser(rules, critic.online)),
+            ActorLearner(actor, fresh_optimiser(update_config, actor)),
+            CriticLearner(critic, fresh_optimiser(update_config, critic.online)),
             log_temperature,
-            fresh_optimiser(rules, log_temperature),
+            fresh_optimiser(update_config, log_temperature),
         ),
         generation=0,
         env_steps=0,
@@ -109,7 +109,7 @@ def init_actor(
 ) -> Policy:
     sizes, hidden = (env.observation_size, env.action_size), (config.hidden_size,) * 2
     if policy is not None:
-        return Own.init(policy, key, env)
+        return CustomPolicyAdapter.init(policy, key, env)
     if isinstance(config, SACNFConfig):
         sigma = None if config.sigma == "learned" else float(config.sigma)
         return FlowPolicy.init(key, *sizes, hidden=hidden[:1], flows=config.flows, sigma=sigma)
@@ -126,9 +126,9 @@ def update(context: Context[SACConfig | SACNFConfig], state: State, env_steps: i
     count = learning_steps(config, env_steps) - learning_steps(config, state.env_steps)
     learner, sums = state.learner, Losses(0.0, 0.0, 0.0, 0.0)
     target_entropy = -float(context.env.action_size) if config.temperature == "auto" else None
-    key, fixed = stream_key(context.seed, "updates", state.generation), soft_rules(config)
+    key, fixed = stream_key(context.seed, "updates", state.generation), soft_update_config(config)
     for start, stop in context.progress.chunks("update", count):
-        learner, losses = sac_updates(fixed, target_entropy, learner, context.replay.contents, key, start, stop)
+        learner, losses = sac_updates(fixed, target_entropy, learner, context.replay.view, key, start, stop)
         sums = Losses(*(total + float(part) for total, part in zip(sums, losses, strict=True)))
     return replace(state, learner=learner), {name: total / max(count, 1) for name, total in sums._asdict().items()}
 
@@ -142,38 +142,42 @@ class Losses(NamedTuple):
     temperature: float | Float[Array, ""]
 
 
-@partial(compiled, static=("rules", "target_entropy"))
+@partial(compiled, static=("update_config", "target_entropy"))
 def sac_updates(
-    rules: Rules,
+    update_config: UpdateConfig,
     target_entropy: float | None,
     learner: Learner,
-    contents: Contents,
+    view: ReplayView,
     key: jax.Array,
     start: int,
     stop: int,
 ) -> tuple[Learner, Losses]:
     """Updates `start` to `stop - 1`: critic, actor, and the temperature if it has a target entropy."""
 
-    def draw_one(i: Any) -> tuple[Draw, Float[Array, "batch action"]]:
+    def draw_one(i: Any) -> tuple[BatchSample, Float[Array, "batch action"]]:
         critic_key, actor_key = jax.random.split(jax.random.fold_in(key, i))
-        drawn = draw(rules.batch_size, contents, critic_key)
+        drawn = sample_batch(update_config.batch_size, view, critic_key)
         return drawn, jax.random.normal(actor_key, drawn.noise.shape)
 
-    def one(drawn: tuple[Draw, Any], carry: tuple[Learner, Losses]) -> tuple[Learner, Losses]:
+    def one(drawn: tuple[BatchSample, Any], carry: tuple[Learner, Losses]) -> tuple[Learner, Losses]:
         (positions, noise), actor_noise = drawn
         learner, sums = carry
-        batch = buffer.gather(contents, positions)
+        batch = buffer.gather(view, positions)
         temperature = jnp.exp(learner.log_temperature)
-        critic, critic_loss = critic_step(rules, learner.critic, learner.actor.policy, temperature, batch, noise)
-        actor, metrics = actor_step(rules, learner.actor, critic.critic, temperature, batch.observation, actor_noise)
+        critic, critic_loss = critic_step(
+            update_config, learner.critic, learner.actor.policy, temperature, batch, noise
+        )
+        actor, metrics = actor_step(
+            update_config, learner.actor, critic.critic, temperature, batch.observation, actor_noise
+        )
         tuned = learner.log_temperature, learner.temperature_optimiser
         if target_entropy is not None:
             gradient = jax.grad(temperature_loss)(learner.log_temperature, metrics.log_prob, target_entropy)
-            tuned = gradient_step(rules, learner.log_temperature, gradient, learner.temperature_optimiser)
+            tuned = gradient_step(update_config, learner.log_temperature, gradient, learner.temperature_optimiser)
         new = Losses(critic_loss, metrics.loss, -metrics.log_prob, temperature)
         return Learner(actor, critic, *tuned), jax.tree.map(jnp.add, sums, new)
 
     zero = jnp.zeros(())
-    wide = widened(learner, contents.action_size)
+    wide = fuse_twin_q(learner, view.action_size)
     wide, sums = repeat(start, stop, draw_one, one, (wide, Losses(zero, zero, zero, zero)))
-    return narrowed(wide), sums
+    return split_twin_q(wide), sums

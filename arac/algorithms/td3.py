@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from arac.algorithms.base import Context, Evaluation, learning_steps, single_agent_generation
 from arac.algorithms.config import Config, DiscountConfig, SmoothedConfig
 from arac.envs import EnvSpec
-from arac.learning.td3_updates import Learner, Losses, Rules, learner_updates
+from arac.learning.td3_updates import Learner, Losses, UpdateConfig, learner_updates
 from arac.models.critics import init_twin_critic
 from arac.models.policies import DeterministicPolicy
 from arac.models.stacked import stack
@@ -41,12 +41,12 @@ class State:
         return 0
 
 
-def rules(config: TD3Config) -> Rules:
+def update_config(config: TD3Config) -> UpdateConfig:
     return td3_rules(config, critic_learning_rate=config.learning_rate)
 
 
-def td3_rules(config: SmoothedConfig, *, critic_learning_rate: float) -> Rules:
-    return Rules(
+def td3_rules(config: SmoothedConfig, *, critic_learning_rate: float) -> UpdateConfig:
+    return UpdateConfig(
         actor_learning_rate=config.learning_rate,
         critic_learning_rate=critic_learning_rate,
         tau=config.tau,
@@ -67,7 +67,7 @@ def init(config: TD3Config, env: EnvSpec, seed: int) -> State:
         exploration=config.exploration_noise,
     )
     critic = init_twin_critic(stream_key(seed, "critic-init"), env.observation_size, env.action_size, hidden)
-    return State(stack([Learner.begin(rules(config), policy, critic)]), generation=0, env_steps=0)
+    return State(stack([Learner.begin(update_config(config), policy, critic)]), generation=0, env_steps=0)
 
 
 def generation(context: Context[TD3Config], state: State) -> tuple[State, Evaluation | None]:
@@ -79,14 +79,14 @@ def update(context: Context[TD3Config], state: State, env_steps: int) -> tuple[S
     config = context.config
     before, after = learning_steps(config, state.env_steps), learning_steps(config, env_steps)
     learners, losses = update_learners(
-        context, rules(config), state.learners, (config.discount,), state.generation, before, after
+        context, update_config(config), state.learners, (config.discount,), state.generation, before, after
     )
     return replace(state, learners=learners), losses
 
 
 def update_learners(
     context: Context[Config],
-    fixed: Rules,
+    fixed: UpdateConfig,
     learners: Learner,
     discounts: tuple[float, ...],
     generation: int,
@@ -98,7 +98,7 @@ def update_learners(
     sums = Losses(jnp.zeros(len(discounts)), jnp.zeros(len(discounts)))
     for start, stop in context.progress.chunks("update", after - before):
         learners, losses = learner_updates(
-            fixed, learners, jnp.array(discounts), context.replay.contents, keys, before + start, before + stop
+            fixed, learners, jnp.array(discounts), context.replay.view, keys, before + start, before + stop
         )
         sums = jax.tree.map(jnp.add, sums, jax.block_until_ready(losses))
     return learners, sums.means(before, after, fixed.policy_delay)

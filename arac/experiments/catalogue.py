@@ -41,7 +41,7 @@ EXPERIMENTS = {
         grid.show,
         small=Size(seeds=1, steps=20_000, envs=("HalfCheetah-v5",)),
         full=Size(seeds=5, steps=None, envs=("Ant-v5", "Humanoid-v5", "HalfCheetah-v5")),
-        measure=grid.judge_again,
+        measure=grid.measure_champions,
         measured="champion.json",
     ),
     "curves": Experiment(
@@ -49,7 +49,7 @@ EXPERIMENTS = {
         grid.show,
         small=Size(seeds=1, steps=20_000, envs=("Hopper-v5",), algos=("arac", "cem_td3", "cerl", "erl")),
         full=Size(seeds=5, steps=None, envs=grid.PAPER_ENVS, algos=("arac", "cem_td3", "cerl", "erl")),
-        measure=grid.judge_again,
+        measure=grid.measure_champions,
         measured="champion.json",
     ),
     "table": Experiment(
@@ -57,7 +57,7 @@ EXPERIMENTS = {
         grid.show,
         small=Size(seeds=1, steps=30_000, envs=("Hopper-v5",), algos=("arac", "sac_nf", "sac", "td3")),
         full=Size(seeds=5, steps=None, envs=grid.PAPER_ENVS, algos=COLUMNS),
-        measure=grid.judge_again,
+        measure=grid.measure_champions,
         measured="champion.json",
     ),
     "deceptive": Experiment(

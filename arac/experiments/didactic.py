@@ -23,7 +23,7 @@ from jaxtyping import Array, Float
 
 from arac.experiments.outputs import write
 from arac.experiments.planning import Size
-from arac.learning.losses import Base, Divergence, Felt, attraction_repulsion_loss
+from arac.learning.losses import Base, Divergence, TargetPolicies, attraction_repulsion_loss
 from arac.models.policies import FlowPolicy, gaussian
 from arac.models.policies import radial_flow as radial
 from arac.models.policies.flow_policy import pre_tanh_log_prob
@@ -153,7 +153,7 @@ def loss(
     z = mean + jnp.exp(log_std) * noise
     x, log_det = radial.forward_log_det(policy.flows, z)
     imitation = (gaussian.log_density(z, mean, log_std) - log_det - expert_log_density(x)).mean()
-    repelled = Felt(jax.tree.map(lambda leaf: leaf[None], repulsive()), weight[None])
+    repelled = TargetPolicies(jax.tree.map(lambda leaf: leaf[None], repulsive()), weight[None])
     repulsion, _ = attraction_repulsion_loss(
         policy, repelled, state, noise, divergence=contender.divergence, base=contender.base, kl_clip=None
     )

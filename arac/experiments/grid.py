@@ -49,6 +49,6 @@ def show(size: Size, parent: Path, out: Path) -> str:
     return report.write([parent], out)
 
 
-def judge_again(folder: Path) -> None:
+def measure_champions(folder: Path) -> None:
     """Measure the champion over fresh episodes, into champion.json."""
     champions.measure(folder, FRESH_EPISODES)

@@ -112,7 +112,7 @@ def temperature_loss(
     return -log_temperature * stop_gradient(mean_log_prob + target_entropy)
 
 
-class Felt(NamedTuple):
+class TargetPolicies(NamedTuple):
     """Policies that an agent is repelled from or attracted to, stacked, each with its weight in the loss.
 
     A weight is `beta / n` (Eqs. 8 and 9), above 0 to repel; an unused slot has weight 0.
@@ -123,7 +123,7 @@ class Felt(NamedTuple):
 
 
 class Divergences(NamedTuple):
-    """Distances from the policies of a `Felt`."""
+    """Distances from the policies of a `TargetPolicies`."""
 
     kl: Float[Array, " n"]  # KL(pi || pi'), whichever divergence is in the loss
     pull: Float[Array, " n"]  # share of the force of contact that is left at this distance, from 0 to 1
@@ -131,7 +131,7 @@ class Divergences(NamedTuple):
 
 def attraction_repulsion_loss(
     policy: Policy,
-    felt: Felt,
+    felt: TargetPolicies,
     observation: Float[Array, "batch obs"],
     noise: Float[Array, "batch action"],
     *,

@@ -15,12 +15,20 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from arac.learning.jit import compiled
-from arac.learning.losses import Base, Divergence, Divergences, Felt, actor_loss, attraction_repulsion_loss, critic_loss
-from arac.models.critics import Critic, narrowed, widened
+from arac.learning.losses import (
+    Base,
+    Divergence,
+    Divergences,
+    TargetPolicies,
+    actor_loss,
+    attraction_repulsion_loss,
+    critic_loss,
+)
+from arac.models.critics import Critic, fuse_twin_q, split_twin_q
 from arac.models.policies import Policy
 from arac.models.stacked import take
 from arac.replay import buffer
-from arac.replay.buffer import Batch, Contents
+from arac.replay.buffer import Batch, ReplayView
 
 OptimiserState: TypeAlias = Any
 Carry = TypeVar("Carry")
@@ -33,7 +41,7 @@ COEFFICIENT_STEP = 0.01
 LOG_COEFFICIENT_RANGE = (math.log(1e-3), math.log(1e5))
 
 
-class Rules(NamedTuple):
+class UpdateConfig(NamedTuple):
     """The numbers that a compiled loop is made for."""
 
     discount: float
@@ -58,24 +66,26 @@ class ActorLearner(NamedTuple):
     optimiser: OptimiserState
 
 
-def adam(rules: Rules) -> optax.GradientTransformation:
-    return optax.adam(rules.learning_rate)
+def adam(update_config: UpdateConfig) -> optax.GradientTransformation:
+    return optax.adam(update_config.learning_rate)
 
 
 @partial(jax.jit, static_argnums=0)
-def fresh_optimiser(rules: Rules, parameters: Any) -> OptimiserState:
+def fresh_optimiser(update_config: UpdateConfig, parameters: Any) -> OptimiserState:
     """Return Adam's state before the first step."""
-    return adam(rules).init(parameters)
+    return adam(update_config).init(parameters)
 
 
-def gradient_step(rules: Rules, parameters: Any, gradient: Any, optimiser: OptimiserState) -> tuple[Any, Any]:
+def gradient_step(
+    update_config: UpdateConfig, parameters: Any, gradient: Any, optimiser: OptimiserState
+) -> tuple[Any, Any]:
     """One step of Adam: the new parameters and the new optimiser state."""
-    change, optimiser = adam(rules).update(gradient, optimiser)
+    change, optimiser = adam(update_config).update(gradient, optimiser)
     return optax.apply_updates(parameters, change), optimiser
 
 
 def critic_step(
-    rules: Rules,
+    update_config: UpdateConfig,
     learner: CriticLearner,
     policy: Policy,
     temperature: Float[Array, ""],
@@ -85,14 +95,14 @@ def critic_step(
     """One mini-batch for the critic, and its loss."""
     critic = learner.critic
     loss, gradient = jax.value_and_grad(critic_loss)(
-        critic.online, critic, policy, temperature, batch, noise, rules.discount
+        critic.online, critic, policy, temperature, batch, noise, update_config.discount
     )
-    online, optimiser = gradient_step(rules, critic.online, gradient, learner.optimiser)
-    return CriticLearner(critic.following(online, rules.tau), optimiser), loss
+    online, optimiser = gradient_step(update_config, critic.online, gradient, learner.optimiser)
+    return CriticLearner(critic.with_soft_target(online, update_config.tau), optimiser), loss
 
 
 def actor_step(
-    rules: Rules,
+    update_config: UpdateConfig,
     learner: ActorLearner,
     critic: Critic,
     temperature: Float[Array, ""],
@@ -101,7 +111,7 @@ def actor_step(
 ) -> tuple[ActorLearner, "ActorMetrics"]:
     """Take one step of Eq. 2 for one actor."""
     gradient, metrics = actor_gradient(learner.policy, critic, temperature, observation, noise)
-    return ActorLearner(*gradient_step(rules, learner.policy, gradient, learner.optimiser)), metrics
+    return ActorLearner(*gradient_step(update_config, learner.policy, gradient, learner.optimiser)), metrics
 
 
 def actor_gradient(
@@ -120,10 +130,10 @@ def actor_gradient(
     return jax.grad(loss, has_aux=True)(policy)
 
 
-def felt_gradient(
-    rules: Rules,
+def force_gradient(
+    update_config: UpdateConfig,
     policy: Policy,
-    felt: Felt,
+    felt: TargetPolicies,
     coefficient: Float[Array, ""],
     observation: Float[Array, "batch obs"],
     noise: Float[Array, "batch action"],
@@ -136,9 +146,9 @@ def felt_gradient(
             felt,
             observation,
             noise,
-            divergence=rules.ar_divergence,
-            base=rules.ar_base,
-            kl_clip=rules.kl_clip,
+            divergence=update_config.ar_divergence,
+            base=update_config.ar_base,
+            kl_clip=update_config.kl_clip,
         )
         return coefficient * value, divergences
 
@@ -158,7 +168,7 @@ class Forces(NamedTuple):
     log_coefficient: Float[Array, " member"]  # log lambda
     repelled: Int[Array, " repelled"]  # the members that other members repel; possibly none
     elites: Int[Array, " elite"]  # the members that feel archived policies
-    archived: Felt | None  # for each elite; None while there are none, or they are not felt
+    archived: TargetPolicies | None  # for each elite; None while there are none, or they are not felt
 
 
 class ForceMetrics(NamedTuple):
@@ -169,7 +179,7 @@ class ForceMetrics(NamedTuple):
 
 
 def population_step(
-    rules: Rules,
+    update_config: UpdateConfig,
     learners: ActorLearner,
     critic: Critic,
     temperature: Float[Array, ""],
@@ -196,14 +206,14 @@ def population_step(
     )
     force_metrics = None
     if forces is not None:
-        gradient, force_metrics = with_forces(rules, gradient, policies, forces, partners, observation, noise)
-        forces = forces._replace(log_coefficient=adapted(rules, forces, force_metrics))
-    learners = ActorLearner(*jax.vmap(partial(gradient_step, rules))(policies, gradient, learners.optimiser))
+        gradient, force_metrics = with_forces(update_config, gradient, policies, forces, partners, observation, noise)
+        forces = forces._replace(log_coefficient=adapted(update_config, forces, force_metrics))
+    learners = ActorLearner(*jax.vmap(partial(gradient_step, update_config))(policies, gradient, learners.optimiser))
     return learners, forces, (metrics, force_metrics)
 
 
 def with_forces(
-    rules: Rules,
+    update_config: UpdateConfig,
     gradient: Policy,
     policies: Policy,
     forces: Forces,
@@ -216,8 +226,8 @@ def with_forces(
     observation, noise = observation[:, :compared], noise[:, :compared]
     coefficient = jnp.exp(forces.log_coefficient)
 
-    def add(gradient: Policy, members: Int[Array, " some"], felt: Felt) -> tuple[Policy, Divergences]:
-        force, divergences = jax.vmap(partial(felt_gradient, rules))(
+    def add(gradient: Policy, members: Int[Array, " some"], felt: TargetPolicies) -> tuple[Policy, Divergences]:
+        force, divergences = jax.vmap(partial(force_gradient, update_config))(
             take(policies, members), felt, coefficient[members], observation[members], noise[members]
         )
         return jax.tree.map(lambda all_, some: all_.at[members].add(some), gradient, force), divergences
@@ -225,24 +235,24 @@ def with_forces(
     repelled, living, archived = forces.repelled, no_divergences(len(forces.repelled), 1), None
     if len(repelled):
         others = jax.tree.map(lambda leaf: leaf[partners[repelled]][:, None], policies)
-        gradient, living = add(gradient, repelled, Felt(others, jnp.ones((len(repelled), 1))))
+        gradient, living = add(gradient, repelled, TargetPolicies(others, jnp.ones((len(repelled), 1))))
     if forces.archived is not None:
         gradient, archived = add(gradient, forces.elites, forces.archived)
     return gradient, ForceMetrics(living, archived)
 
 
-def adapted(rules: Rules, forces: Forces, measured: ForceMetrics) -> Float[Array, " member"]:
+def adapted(update_config: UpdateConfig, forces: Forces, measured: ForceMetrics) -> Float[Array, " member"]:
     """Return log lambda of each member, raised where it is nearer to others than the target and lowered beyond.
 
     The step depends on the ratio of divergence and target and is bounded, because divergences have heavy tails. A
     member that no other repels keeps its lambda; where members repel nobody, elites follow archived policies.
     """
     before = forces.log_coefficient
-    if rules.ar_target is None:
+    if update_config.ar_target is None:
         return before
 
     def after(log_coefficient: Any, kl: Any) -> Any:
-        step = COEFFICIENT_STEP * jnp.clip(1 - kl / rules.ar_target, -1.0, 1.0)
+        step = COEFFICIENT_STEP * jnp.clip(1 - kl / update_config.ar_target, -1.0, 1.0)
         return jnp.clip(log_coefficient + step, *LOG_COEFFICIENT_RANGE)
 
     if len(forces.repelled):
@@ -256,41 +266,43 @@ def adapted(rules: Rules, forces: Forces, measured: ForceMetrics) -> Float[Array
     return before.at[elites].set(jnp.where(nothing, before[elites], after(before[elites], mean)))
 
 
-@partial(compiled, static="rules")
+@partial(compiled, static="update_config")
 def critic_updates(
-    rules: Rules,
+    update_config: UpdateConfig,
     learner: CriticLearner,
     policy: Policy,
     temperature: float,
-    contents: Contents,
+    view: ReplayView,
     key: jax.Array,
     start: int,
     stop: int,
 ) -> tuple[CriticLearner, Float[Array, ""]]:
     """Updates `start` to `stop - 1` of the critic with one policy, and the sum of their losses."""
 
-    def update(drawn: Draw, carry: tuple[CriticLearner, Float[Array, ""]]) -> tuple[CriticLearner, Float[Array, ""]]:
+    def update(
+        drawn: BatchSample, carry: tuple[CriticLearner, Float[Array, ""]]
+    ) -> tuple[CriticLearner, Float[Array, ""]]:
         learner, total = carry
-        batch = buffer.gather(contents, drawn.positions)
-        learner, loss = critic_step(rules, learner, policy, jnp.float32(temperature), batch, drawn.noise)
+        batch = buffer.gather(view, drawn.positions)
+        learner, loss = critic_step(update_config, learner, policy, jnp.float32(temperature), batch, drawn.noise)
         return learner, total + loss
 
-    def draw_one(i: Any) -> Draw:
-        return draw(rules.batch_size, contents, jax.random.fold_in(key, i))
+    def draw_one(i: Any) -> BatchSample:
+        return sample_batch(update_config.batch_size, view, jax.random.fold_in(key, i))
 
-    wide = widened(learner, contents.action_size)
+    wide = fuse_twin_q(learner, view.action_size)
     wide, total = repeat(start, stop, draw_one, update, (wide, jnp.zeros(())))
-    return narrowed(wide), total
+    return split_twin_q(wide), total
 
 
-@partial(compiled, static="rules")
+@partial(compiled, static="update_config")
 def actor_updates(
-    rules: Rules,
+    update_config: UpdateConfig,
     learners: ActorLearner,
     critic: Critic,
     temperature: float,
     forces: Forces | None,
-    contents: Contents,
+    view: ReplayView,
     keys: jax.Array,
     start: int,
     stop: int,
@@ -300,19 +312,19 @@ def actor_updates(
     `keys` has one key for each actor. Without `forces` nothing of attraction and repulsion is computed. The metrics are
     sums over the updates.
     """
-    critic = widened(critic, contents.action_size)
+    critic = fuse_twin_q(critic, view.action_size)
     members = keys.shape[0]
 
-    def draw_all(i: Any) -> tuple[Draw, Int[Array, " member"]]:
-        drawn = jax.vmap(lambda key: draw(rules.batch_size, contents, jax.random.fold_in(key, i)))(keys)
+    def draw_all(i: Any) -> tuple[BatchSample, Int[Array, " member"]]:
+        drawn = jax.vmap(lambda key: sample_batch(update_config.batch_size, view, jax.random.fold_in(key, i)))(keys)
         return drawn, draw_partners(jax.random.fold_in(keys[0], i), members)
 
     def update(drawn: Any, carry: Any) -> Any:
         (positions, noise), partners = drawn
         learners, forces, totals = carry
-        observation = jax.vmap(lambda where: buffer.gather(contents, where).observation)(positions)
+        observation = jax.vmap(lambda where: buffer.gather(view, where).observation)(positions)
         learners, forces, metrics = population_step(
-            rules, learners, critic, jnp.float32(temperature), forces, partners, observation, noise
+            update_config, learners, critic, jnp.float32(temperature), forces, partners, observation, noise
         )
         return learners, forces, jax.tree.map(jnp.add, totals, metrics)
 
@@ -340,21 +352,21 @@ def draw_partners(key: jax.Array, members: int) -> Int[Array, " member"]:
     return (jnp.arange(members) + shift) % members
 
 
-class Draw(NamedTuple):
+class BatchSample(NamedTuple):
     """The chance in an update."""
 
     positions: Int[Array, " batch"]  # of the mini-batch in replay
     noise: Float[Array, "batch action"]  # standard normal, for the actions of a policy on it
 
 
-def draw(batch_size: int, contents: Contents, key: jax.Array) -> Draw:
+def sample_batch(batch_size: int, view: ReplayView, key: jax.Array) -> BatchSample:
     batch_key, noise_key = jax.random.split(key)
-    noise = jax.random.normal(noise_key, (batch_size, contents.action_size))
-    return Draw(buffer.positions(contents, batch_key, batch_size), noise)
+    noise = jax.random.normal(noise_key, (batch_size, view.action_size))
+    return BatchSample(buffer.positions(view, batch_key, batch_size), noise)
 
 
 def repeat(
-    start: Any, stop: Any, draw: Callable[[Any], Drawn], update: Callable[[Drawn, Carry], Carry], carry: Carry
+    start: Any, stop: Any, sample_batch: Callable[[Any], Drawn], update: Callable[[Drawn, Carry], Carry], carry: Carry
 ) -> Carry:
     """`carry = update(draw(i), carry)` for i from `start` to `stop - 1`.
 
@@ -364,7 +376,7 @@ def repeat(
 
     def some(block: Any, carry: Carry) -> Carry:
         first = start + block * _AHEAD
-        drawn = jax.vmap(draw)(first + jnp.arange(_AHEAD))
+        drawn = jax.vmap(sample_batch)(first + jnp.arange(_AHEAD))
 
         def one(number: Any, carry: Carry) -> Carry:
             return update(jax.tree.map(lambda leaf: leaf[number], drawn), carry)

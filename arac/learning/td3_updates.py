@@ -14,14 +14,14 @@ from jaxtyping import Array, Float, Int
 
 from arac.learning.jit import compiled
 from arac.learning.losses import deterministic_actor_loss, q_loss, smoothed_target
-from arac.learning.sac_updates import Draw, OptimiserState, draw, repeat
-from arac.models.critics import CriticTarget, Q, TwinCritic, moved, narrowed, widened
+from arac.learning.sac_updates import BatchSample, OptimiserState, repeat, sample_batch
+from arac.models.critics import CriticTarget, Q, TwinCritic, fuse_twin_q, soft_update, split_twin_q
 from arac.models.policies import DeterministicPolicy
 from arac.replay import buffer
-from arac.replay.buffer import Batch, Contents
+from arac.replay.buffer import Batch, ReplayView
 
 
-class Rules(NamedTuple):
+class UpdateConfig(NamedTuple):
     """The numbers that a compiled loop is made for; noise in action units, where actions lie in [-1, 1]."""
 
     actor_learning_rate: float
@@ -53,29 +53,33 @@ class Learner(NamedTuple):
     critic: CriticLearner
 
     @staticmethod
-    def begin(rules: Rules, policy: DeterministicPolicy, critic: TwinCritic) -> "Learner":
-        return Learner(begin_actor(rules, policy), policy, begin_critic(rules, critic))
+    def begin(update_config: UpdateConfig, policy: DeterministicPolicy, critic: TwinCritic) -> "Learner":
+        return Learner(begin_actor(update_config, policy), policy, begin_critic(update_config, critic))
 
 
 @partial(jax.jit, static_argnums=0)
-def begin_actor(rules: Rules, policy: DeterministicPolicy) -> Actor:
+def begin_actor(update_config: UpdateConfig, policy: DeterministicPolicy) -> Actor:
     """With a fresh optimiser."""
-    return Actor(policy, optax.adam(rules.actor_learning_rate).init(policy))
+    return Actor(policy, optax.adam(update_config.actor_learning_rate).init(policy))
 
 
 @partial(jax.jit, static_argnums=0)
-def begin_critic(rules: Rules, critic: TwinCritic) -> CriticLearner:
+def begin_critic(update_config: UpdateConfig, critic: TwinCritic) -> CriticLearner:
     """With a fresh optimiser."""
-    return CriticLearner(critic, critic_optimiser(rules).init(critic.online))
+    return CriticLearner(critic, critic_optimiser(update_config).init(critic.online))
 
 
-def critic_optimiser(rules: Rules) -> optax.GradientTransformation:
-    adam = optax.adam(rules.critic_learning_rate)
-    return adam if rules.gradient_clip is None else optax.chain(optax.clip_by_global_norm(rules.gradient_clip), adam)
+def critic_optimiser(update_config: UpdateConfig) -> optax.GradientTransformation:
+    adam = optax.adam(update_config.critic_learning_rate)
+    return (
+        adam
+        if update_config.gradient_clip is None
+        else optax.chain(optax.clip_by_global_norm(update_config.gradient_clip), adam)
+    )
 
 
 def critic_step(
-    rules: Rules,
+    update_config: UpdateConfig,
     learner: CriticLearner,
     target_policy: DeterministicPolicy,
     discount: Float[Array, ""],
@@ -84,25 +88,27 @@ def critic_step(
 ) -> tuple[CriticLearner, Float[Array, ""]]:
     """One mini-batch for the critic, and its loss. The target networks stay where they are."""
     critic = learner.critic
-    smoothing = jnp.clip(rules.target_noise * noise, -rules.target_noise_clip, rules.target_noise_clip)
+    smoothing = jnp.clip(
+        update_config.target_noise * noise, -update_config.target_noise_clip, update_config.target_noise_clip
+    )
     target = smoothed_target(critic.target, target_policy, batch, smoothing, discount)
     loss, gradient = jax.value_and_grad(q_loss)(critic.online, target, batch)
-    change, optimiser = critic_optimiser(rules).update(gradient, learner.optimiser)
+    change, optimiser = critic_optimiser(update_config).update(gradient, learner.optimiser)
     online = optax.apply_updates(critic.online, change)
     return CriticLearner(TwinCritic(online, critic.target), optimiser), loss
 
 
-def _followed(learner: CriticLearner, tau: float) -> CriticLearner:
+def _with_soft_target(learner: CriticLearner, tau: float) -> CriticLearner:
     """Return the learner with its critic's target a small step further."""
-    return learner._replace(critic=learner.critic.following(learner.critic.online, tau))
+    return learner._replace(critic=learner.critic.with_soft_target(learner.critic.online, tau))
 
 
 def actor_step(
-    rules: Rules, actor: Actor, q: Q, observation: Float[Array, "batch obs"]
+    update_config: UpdateConfig, actor: Actor, q: Q, observation: Float[Array, "batch obs"]
 ) -> tuple[Actor, Float[Array, ""]]:
     """One mini-batch for the actor, and its loss."""
     loss, gradient = jax.value_and_grad(deterministic_actor_loss)(actor.policy, q, observation)
-    change, optimiser = optax.adam(rules.actor_learning_rate).update(gradient, actor.optimiser)
+    change, optimiser = optax.adam(update_config.actor_learning_rate).update(gradient, actor.optimiser)
     return Actor(optax.apply_updates(actor.policy, change), optimiser), loss
 
 
@@ -121,12 +127,12 @@ class Losses(NamedTuple):
         }
 
 
-@partial(compiled, static="rules")
+@partial(compiled, static="update_config")
 def learner_updates(
-    rules: Rules,
+    update_config: UpdateConfig,
     learners: Learner,
     discounts: Float[Array, " learner"],
-    contents: Contents,
+    view: ReplayView,
     keys: jax.Array,
     start: int,
     stop: int,
@@ -137,26 +143,30 @@ def learner_updates(
     wherever a generation ends.
     """
 
-    def draw_all(i: Any) -> tuple[Any, Draw]:
-        return i, jax.vmap(lambda key: draw(rules.batch_size, contents, jax.random.fold_in(key, i)))(keys)
+    def draw_all(i: Any) -> tuple[Any, BatchSample]:
+        return i, jax.vmap(lambda key: sample_batch(update_config.batch_size, view, jax.random.fold_in(key, i)))(keys)
 
-    def update(drawn: tuple[Any, Draw], carry: tuple[Learner, Losses]) -> tuple[Learner, Losses]:
+    def update(drawn: tuple[Any, BatchSample], carry: tuple[Learner, Losses]) -> tuple[Learner, Losses]:
         i, draws = drawn
         learners, sums = carry
-        moves_actor = (i + 1) % rules.policy_delay == 0
+        moves_actor = (i + 1) % update_config.policy_delay == 0
 
-        def one(learner: Learner, discount: Float[Array, ""], drawn: Draw) -> tuple[Learner, Losses]:
-            batch = buffer.gather(contents, drawn.positions)
+        def one(learner: Learner, discount: Float[Array, ""], drawn: BatchSample) -> tuple[Learner, Losses]:
+            batch = buffer.gather(view, drawn.positions)
             critic, critic_loss = critic_step(
-                rules, learner.critic, learner.target_policy, discount, batch, drawn.noise
+                update_config, learner.critic, learner.target_policy, discount, batch, drawn.noise
             )
-            if rules.critic_target == "every":
-                critic = _followed(critic, rules.tau)
+            if update_config.critic_target == "every":
+                critic = _with_soft_target(critic, update_config.tau)
 
             def delayed(_: None) -> tuple[Learner, Float[Array, ""]]:
-                actor, loss = actor_step(rules, learner.actor, critic.critic.online, batch.observation)
-                following = _followed(critic, rules.tau) if rules.critic_target == "delayed" else critic
-                return Learner(actor, moved(learner.target_policy, actor.policy, rules.tau), following), loss
+                actor, loss = actor_step(update_config, learner.actor, critic.critic.online, batch.observation)
+                with_soft_target = (
+                    _with_soft_target(critic, update_config.tau) if update_config.critic_target == "delayed" else critic
+                )
+                return Learner(
+                    actor, soft_update(learner.target_policy, actor.policy, update_config.tau), with_soft_target
+                ), loss
 
             def kept(_: None) -> tuple[Learner, Float[Array, ""]]:
                 return learner._replace(critic=critic), jnp.zeros(())
@@ -168,50 +178,50 @@ def learner_updates(
         return learners, jax.tree.map(jnp.add, sums, losses)
 
     zeros = jnp.zeros(discounts.shape)
-    wide = jax.vmap(lambda learner: widened(learner, contents.action_size))(learners)
+    wide = jax.vmap(lambda learner: fuse_twin_q(learner, view.action_size))(learners)
     wide, sums = repeat(start, stop, draw_all, update, (wide, Losses(zeros, zeros)))
-    return jax.vmap(narrowed)(wide), sums
+    return jax.vmap(split_twin_q)(wide), sums
 
 
-@partial(compiled, static="rules")
+@partial(compiled, static="update_config")
 def critic_updates(
-    rules: Rules,
+    update_config: UpdateConfig,
     learner: CriticLearner,
     policy: DeterministicPolicy,
     discount: float,
-    contents: Contents,
+    view: ReplayView,
     key: jax.Array,
     start: int,
     stop: int,
 ) -> tuple[CriticLearner, Float[Array, ""]]:
     """Updates of a critic alone, whose targets use `policy` as it is; and the sum of their losses."""
 
-    def update(drawn: Draw, carry: tuple[CriticLearner, Any]) -> tuple[CriticLearner, Any]:
+    def update(drawn: BatchSample, carry: tuple[CriticLearner, Any]) -> tuple[CriticLearner, Any]:
         learner, total = carry
-        batch = buffer.gather(contents, drawn.positions)
-        learner, loss = critic_step(rules, learner, policy, jnp.float32(discount), batch, drawn.noise)
-        return _followed(learner, rules.tau), total + loss
+        batch = buffer.gather(view, drawn.positions)
+        learner, loss = critic_step(update_config, learner, policy, jnp.float32(discount), batch, drawn.noise)
+        return _with_soft_target(learner, update_config.tau), total + loss
 
-    def draw_one(i: Any) -> Draw:
-        return draw(rules.batch_size, contents, jax.random.fold_in(key, i))
+    def draw_one(i: Any) -> BatchSample:
+        return sample_batch(update_config.batch_size, view, jax.random.fold_in(key, i))
 
-    wide, total = repeat(start, stop, draw_one, update, (widened(learner, contents.action_size), jnp.zeros(())))
-    return narrowed(wide), total
+    wide, total = repeat(start, stop, draw_one, update, (fuse_twin_q(learner, view.action_size), jnp.zeros(())))
+    return split_twin_q(wide), total
 
 
-@partial(compiled, static="rules")
+@partial(compiled, static="update_config")
 def actor_updates(
-    rules: Rules, actor: Actor, q: Q, contents: Contents, key: jax.Array, start: int, stop: int
+    update_config: UpdateConfig, actor: Actor, q: Q, view: ReplayView, key: jax.Array, start: int, stop: int
 ) -> tuple[Actor, Float[Array, ""]]:
     """Updates of an actor alone, with a critic that stays as it is; and the sum of their losses."""
-    wide = widened(q, contents.action_size)
+    wide = fuse_twin_q(q, view.action_size)
 
     def update(positions: Int[Array, " batch"], carry: tuple[Actor, Any]) -> tuple[Actor, Any]:
         actor, total = carry
-        actor, loss = actor_step(rules, actor, wide, buffer.gather(contents, positions).observation)
+        actor, loss = actor_step(update_config, actor, wide, buffer.gather(view, positions).observation)
         return actor, total + loss
 
     def draw_one(i: Any) -> Int[Array, " batch"]:
-        return draw(rules.batch_size, contents, jax.random.fold_in(key, i)).positions
+        return sample_batch(update_config.batch_size, view, jax.random.fold_in(key, i)).positions
 
     return repeat(start, stop, draw_one, update, (actor, jnp.zeros(())))

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from arac.models.mlp import MLP, Style, elu, product
+from arac.models.mlp import MLP, LayerStyle, elu, matmul
 from arac.models.policies import DeterministicPolicy
-from arac.models.stacked import over_members
+from arac.models.stacked import vmap_init
 
 Network = TypeVar("Network", bound="MLP | TwinQ | WideTwinQ | DeterministicPolicy")
 Tree = TypeVar("Tree")
@@ -69,7 +69,7 @@ class WideTwinQ:
     def __call__(
         self, observation: Float[Array, "batch obs"], action: Float[Array, "batch action"]
     ) -> Float[Array, "2 batch"]:
-        wide = product(observation, self.state) + product(action, self.action) + self.bias
+        wide = matmul(observation, self.state) + matmul(action, self.action) + self.bias
         hidden = jnp.moveaxis(wide.reshape(*wide.shape[:-1], len(self.later.weights[0]), -1), -2, 0)
         return jax.vmap(lambda later, x: later.onward(x, later.weights, later.biases)[..., 0])(self.later, hidden)
 
@@ -77,13 +77,13 @@ class WideTwinQ:
 Q: TypeAlias = TwinQ | WideTwinQ
 
 
-def widened(tree: Tree, action_size: int) -> Tree:
+def fuse_twin_q(tree: Tree, action_size: int) -> Tree:
     """With every pair of plain Q networks in it as the update loops have them."""
     return _over_pairs(lambda q: WideTwinQ.of(q, action_size), TwinQ, tree)
 
 
-def narrowed(tree: Tree) -> Tree:
-    """Back from `widened`."""
+def split_twin_q(tree: Tree) -> Tree:
+    """Back from `fuse_twin_q`."""
     return _over_pairs(lambda q: q.as_twin(), WideTwinQ, tree)
 
 
@@ -109,7 +109,7 @@ class BranchedQ:
         return BranchedQ(
             state=MLP.init(state_key, (observation_size, branch)),
             action=MLP.init(action_key, (action_size, branch)),
-            joint=MLP.init(joint_key, (2 * branch, joint, 1), Style("elu", norm="before")),
+            joint=MLP.init(joint_key, (2 * branch, joint, 1), LayerStyle("elu", norm="before")),
         )
 
     def with_last_scaled(self, factor: float) -> "BranchedQ":
@@ -141,9 +141,9 @@ class ValueCritic:
     def q(self) -> Q:
         return self.online.q
 
-    def following(self, online: QAndValue, tau: float) -> "ValueCritic":
+    def with_soft_target(self, online: QAndValue, tau: float) -> "ValueCritic":
         """The critic after an optimiser step: `online` as it is now, the target a small step towards it."""
-        return ValueCritic(online, moved(self.target, online.value, tau))
+        return ValueCritic(online, soft_update(self.target, online.value, tau))
 
 
 @jax.tree_util.register_dataclass
@@ -158,9 +158,9 @@ class TwinCritic:
     def q(self) -> Q:
         return self.online
 
-    def following(self, online: Q, tau: float) -> "TwinCritic":
+    def with_soft_target(self, online: Q, tau: float) -> "TwinCritic":
         """The critic after an optimiser step: `online` as it is now, the target a small step towards it."""
-        return TwinCritic(online, moved(self.target, online, tau))
+        return TwinCritic(online, soft_update(self.target, online, tau))
 
 
 Critic: TypeAlias = ValueCritic | TwinCritic
@@ -182,13 +182,13 @@ def init_twin_critic(
     observation_size: int,
     action_size: int,
     hidden: tuple[int, ...],
-    style: Style = Style(),  # noqa: B008
+    style: LayerStyle = LayerStyle(),  # noqa: B008
 ) -> TwinCritic:
     sizes = (observation_size + action_size, *hidden, 1)
-    q = TwinQ(over_members(lambda k: MLP.init(k, sizes, style), key, 2))
+    q = TwinQ(vmap_init(lambda k: MLP.init(k, sizes, style), key, 2))
     return TwinCritic(q, q)
 
 
-def moved(target: Network, online: Network, tau: float) -> Network:
+def soft_update(target: Network, online: Network, tau: float) -> Network:
     """The soft target update: tau of the way from `target` to `online`."""
     return jax.tree.map(lambda slow, fast: slow + tau * (fast - slow), target, online)

@@ -39,7 +39,7 @@ def elu(x: Any) -> Any:
     return xp.where(x > 0, x, xp.expm1(xp.minimum(x, 0.0)))  # the side that is not taken must be finite too
 
 
-def product(x: Any, weight: Any) -> Any:
+def matmul(x: Any, weight: Any) -> Any:
     """`x @ weight`, with a gradient that is laid out for speed."""
     return _product(x, weight) if x.ndim == 2 and not isinstance(x, np.ndarray) else x @ weight
 
@@ -72,7 +72,7 @@ _product.defvjp(_product_forward, _product_backward)
 _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {"relu": relu, "tanh": tanh, "leaky_relu": leaky_relu, "elu": elu}
 
 
-class Style(NamedTuple):
+class LayerStyle(NamedTuple):
     """What stands between the linear layers."""
 
     activation: Literal["relu", "tanh", "leaky_relu", "elu"] = "relu"
@@ -108,11 +108,11 @@ class MLP:
     weights: tuple[Float[Array, "in out"], ...]
     biases: tuple[Float[Array, " out"], ...]
     norms: tuple[LayerNorm, ...] = ()  # of the hidden layers
-    style: Style = field(default=Style(), metadata={"static": True})
+    style: LayerStyle = field(default=LayerStyle(), metadata={"static": True})
 
     @staticmethod
     @partial(jax.jit, static_argnums=(1, 2))
-    def init(key: jax.Array, sizes: tuple[int, ...], style: Style = Style()) -> "MLP":  # noqa: B008
+    def init(key: jax.Array, sizes: tuple[int, ...], style: LayerStyle = LayerStyle()) -> "MLP":  # noqa: B008
         """Uniform in ±1/sqrt(fan in), for weights and biases alike, as PyTorch's layers start."""
         weights, biases = [], []
         for layer, (fan_in, fan_out) in enumerate(pairwise(sizes)):
@@ -130,7 +130,7 @@ class MLP:
         return replace(self, weights=(*weights, factor * weight), biases=(*biases, factor * bias))
 
     def __call__(self, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
-        return self.onward(product(x, self.weights[0]) + self.biases[0], self.weights[1:], self.biases[1:])
+        return self.onward(matmul(x, self.weights[0]) + self.biases[0], self.weights[1:], self.biases[1:])
 
     def onward(
         self, x: Float[Array, "*batch hidden"], weights: tuple[Any, ...], biases: tuple[Any, ...]
@@ -143,5 +143,5 @@ class MLP:
             x = activation(x)
             if self.style.norm == "after":
                 x = self.norms[layer](x)
-            x = product(x, weight) + bias
+            x = matmul(x, weight) + bias
         return x

@@ -10,7 +10,7 @@ import numpy as np
 Tree = TypeVar("Tree")
 
 
-def over_members(init: Callable[[jax.Array], Tree], key: jax.Array, size: int) -> Tree:
+def vmap_init(init: Callable[[jax.Array], Tree], key: jax.Array, size: int) -> Tree:
     """`size` members, each made by `init` with a key of its own."""
     return jax.vmap(init)(jax.random.split(key, size))
 

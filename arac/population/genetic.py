@@ -86,7 +86,7 @@ def tournament(fitness: np.ndarray, rng: np.random.Generator, size: int) -> int:
     return int(drawn[top_k(fitness[drawn], 1)[0]])
 
 
-def bred(
+def next_population(
     population: Policy,
     made: Plan,
     key: jax.Array,
@@ -97,11 +97,11 @@ def bred(
     size = len(made.sources)
     pairs = np.zeros((size + 1, 2), int)  # of a fixed number, so that it compiles once
     pairs[: len(made.pairs)] = made.pairs
-    return _bred(population, made.sources, pairs, len(made.pairs), made.mutants, key, mutation, crossing)
+    return _next_population(population, made.sources, pairs, len(made.pairs), made.mutants, key, mutation, crossing)
 
 
 @partial(jax.jit, static_argnames=("mutation", "crossing"))
-def _bred(
+def _next_population(
     population: Any,
     sources: Array,
     pairs: Array,

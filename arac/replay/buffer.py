@@ -44,7 +44,7 @@ class Batch(NamedTuple):
     next_observation: Float[Array, "batch obs"]
 
 
-class Contents(NamedTuple):
+class ReplayView(NamedTuple):
     """What can be sampled: the transitions at positions `oldest`, …, `oldest + size - 1` of the ring of starts."""
 
     storage: Storage
@@ -56,7 +56,7 @@ class Contents(NamedTuple):
         return self.storage.actions.shape[1]
 
 
-class Mark(NamedTuple):
+class ReplayCursor(NamedTuple):
     """A point in the history of a buffer, enough to build the buffer again from the episodes themselves."""
 
     first_episode: int  # number of the oldest episode that is still there
@@ -92,12 +92,12 @@ class ReplayBuffer:
         return self.storage.observations.shape[1], self.storage.actions.shape[1]
 
     @property
-    def contents(self) -> Contents:
-        return Contents(self.storage, self._oldest_start, self._count)
+    def view(self) -> ReplayView:
+        return ReplayView(self.storage, self._oldest_start, self._count)
 
     @property
-    def mark(self) -> Mark:
-        return Mark(self._first_episode, self._first_episode + len(self._lengths), self._oldest_row)
+    def mark(self) -> ReplayCursor:
+        return ReplayCursor(self._first_episode, self._first_episode + len(self._lengths), self._oldest_row)
 
     @property
     def first_unsaved(self) -> int:
@@ -110,7 +110,7 @@ class ReplayBuffer:
             self._add(episode)
             self.unsaved.append(episode)
 
-    def restore(self, episodes: Iterable[Episode], mark: Mark) -> None:
+    def restore(self, episodes: Iterable[Episode], mark: ReplayCursor) -> None:
         """Fills an empty buffer with the episodes from `mark.first_episode` on, each where it lay.
 
         Raises:
@@ -126,7 +126,7 @@ class ReplayBuffer:
             self._clear()
             raise
 
-    def roll_back(self, mark: Mark) -> None:
+    def roll_back(self, mark: ReplayCursor) -> None:
         """Takes the episodes out again that were added after `mark`; those that had to make room do not come back."""
         while self._lengths and self.mark.episodes > mark.episodes:
             self._count -= self._lengths.pop()
@@ -204,20 +204,20 @@ def replay_bytes(capacity: int, observation_size: int, action_size: int) -> int:
     return row_count(capacity) * row + 4 * capacity
 
 
-def sample(contents: Contents, key: jax.Array, batch_size: int) -> Batch:
+def sample(view: ReplayView, key: jax.Array, batch_size: int) -> Batch:
     """Uniform over all transitions, with replacement. Pure: it runs inside the jitted loops."""
-    return gather(contents, positions(contents, key, batch_size))
+    return gather(view, positions(view, key, batch_size))
 
 
-def positions(contents: Contents, key: jax.Array, batch_size: int) -> Int[Array, " batch"]:
+def positions(view: ReplayView, key: jax.Array, batch_size: int) -> Int[Array, " batch"]:
     """Which transitions a mini-batch has, counted from the oldest."""
-    return jax.random.randint(key, (batch_size,), 0, contents.size)
+    return jax.random.randint(key, (batch_size,), 0, view.size)
 
 
-def gather(contents: Contents, position: Int[Array, " batch"]) -> Batch:
+def gather(view: ReplayView, position: Int[Array, " batch"]) -> Batch:
     """The transitions at these positions."""
-    storage = contents.storage
-    row = storage.starts[(contents.oldest + position) % storage.starts.shape[0]]
+    storage = view.storage
+    row = storage.starts[(view.oldest + position) % storage.starts.shape[0]]
     return Batch(
         observation=storage.observations[row],
         action=storage.actions[row],

@@ -85,7 +85,9 @@ def by_steps(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Generat
     while not (terminated or truncated):
         noise = next(noises)
         action = _choose(task, observations[-1], noise)
-        observation, reward, terminated, truncated, _ = env.step(stretch(action, low, high, env.action_space.dtype))
+        observation, reward, terminated, truncated, _ = env.step(
+            rescale_action(action, low, high, env.action_space.dtype)
+        )
         actions.append(action)
         observations.append(_checked(observation, shape, "an observation", env, task, len(actions)))
         rewards.append(float(_checked(reward, (), "a reward", env, task, len(actions))))
@@ -101,7 +103,7 @@ def by_steps(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Generat
     )
 
 
-def stretch(action: np.ndarray, low: np.ndarray, high: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def rescale_action(action: np.ndarray, low: np.ndarray, high: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """An action in [-1, 1], or a batch of them, in the environment's units."""
     return np.asarray(low + (action + 1) * 0.5 * (high - low)).astype(dtype)
 

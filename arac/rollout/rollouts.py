@@ -30,7 +30,7 @@ class Rollouts:
         """Play one episode with noise for each member."""
         return self._run("collect", population, 1, acting, "explore", generation, record=True, noise_hold=noise_hold)
 
-    def judge(self, population: Any, generation: int, episodes: int) -> list[list[Episode]]:
+    def evaluate_fitness(self, population: Any, generation: int, episodes: int) -> list[list[Episode]]:
         """`episodes` episodes without noise for each member, to select by and to learn from."""
         flat = self._run("collect", population, episodes, "mode", "judge", generation, record=True)
         return _by_member(flat, episodes)

@@ -19,7 +19,7 @@ from arac.models.policies.custom import CustomPolicy
 from arac.models.stacked import take
 from arac.storage import pytree_io
 from arac.storage.manifest import FORMAT, NewerFormat
-from arac.storage.run_spec import Description, not_plain
+from arac.storage.run_spec import RunSpec, not_plain
 from arac.utils.atomic_io import HEADER, read_bounded, sha256, write_durably
 
 _POLICIES_FORMAT = 3  # of files with policies alone, which earlier versions do not know
@@ -48,7 +48,7 @@ def policies_of(state: Any, *, champion_only: bool) -> Policies:
     return Policies(champion, 0, state.generation, state.env_steps)
 
 
-def write(path: Path, description: Description, state: Any) -> None:
+def write(path: Path, description: RunSpec, state: Any) -> None:
     """Write an agent whose state is an algorithm's, or policies alone."""
     try:
         table, arrays = json.dumps(description.to_table()), pytree_io.to_arrays(state)
@@ -74,7 +74,7 @@ def read_table(path: Path) -> dict[str, Any]:
         return table
 
 
-def read(path: Path, env: Maker | None = None, policy: type[CustomPolicy] | None = None) -> tuple[Description, Any]:
+def read(path: Path, env: Maker | None = None, policy: type[CustomPolicy] | None = None) -> tuple[RunSpec, Any]:
     """What the agent in a file is, and its state; the rest as for `Description.from_table`.
 
     Raises:
@@ -82,7 +82,7 @@ def read(path: Path, env: Maker | None = None, policy: type[CustomPolicy] | None
     """
     with _explained(path):
         metadata = _metadata(path)
-        description = Description.from_table(json.loads(metadata["arac"]), env, policy)
+        description = RunSpec.from_table(json.loads(metadata["arac"]), env, policy)
         outline = description.outline()
         if "members" in metadata:
             outline = _outline_of_policies(outline, int(metadata["members"]))

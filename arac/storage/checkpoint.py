@@ -20,11 +20,11 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from arac.errors import UserError
-from arac.replay.buffer import Mark, ReplayBuffer, replay_bytes, row_count
+from arac.replay.buffer import ReplayBuffer, ReplayCursor, replay_bytes, row_count
 from arac.replay.episode import Episode
 from arac.storage import manifest, pytree_io, replay_segments
 from arac.storage.manifest import Manifest, Segment
-from arac.utils.atomic_io import HEADER, Seal, read_sealed, seal, sync_folder, write_durably
+from arac.utils.atomic_io import HEADER, Checksum, checksum, read_verified, sync_folder, write_durably
 
 KEPT = 2
 # Of a checkpoint's folder and, before its ending, of a replay file.
@@ -40,7 +40,12 @@ class Loaded(NamedTuple):
 
 
 def save(
-    folder: Path, state: Any, replay: ReplayBuffer, mark: Mark, metrics: dict[str, Seal], run: dict[str, Any]
+    folder: Path,
+    state: Any,
+    replay: ReplayBuffer,
+    mark: ReplayCursor,
+    metrics: dict[str, Checksum],
+    run: dict[str, Any],
 ) -> Path:
     """Writes a checkpoint of `state` with the replay as it was at `mark`; its folder. If it fails, nothing is left.
 
@@ -57,10 +62,10 @@ def save(
     first = replay.first_unsaved
     new = list(islice(replay.unsaved, mark.episodes - first))
     episodes = replay_segments.pack(new) if new else b""
-    added = [Segment(first, len(new), seal(episodes))] if new else []
+    added = [Segment(first, len(new), checksum(episodes))] if new else []
     files = [segment for segment in [*replay.saved, *added] if segment.first + segment.episodes > mark.first_episode]
     data = safetensors.numpy.save(pytree_io.to_arrays(state))
-    described = Manifest(state.env_steps, state.generation, run, seal(data), mark, files, metrics)
+    described = Manifest(state.env_steps, state.generation, run, checksum(data), mark, files, metrics)
     try:
         for segment in added:
             (folder / "replay").mkdir(exist_ok=True)
@@ -129,7 +134,7 @@ def read_state(path: Path, found: Manifest, outline: State) -> State:
         OSError, ValueError: if it is damaged, or not what the outline says, or not finite.
     """
     limit = pytree_io.size_in_bytes(outline) + HEADER
-    data = read_sealed(path / "state.safetensors", found.state, limit)
+    data = read_verified(path / "state.safetensors", found.state, limit)
     try:
         arrays = safetensors.numpy.load(data)
     except (SafetensorError, KeyError, TypeError) as error:
@@ -186,7 +191,7 @@ def read_segment(
         OSError, ValueError: if it is damaged, or not what the manifest says.
     """
     limit = 2 * replay_bytes(capacity, observation_size, action_size) + HEADER
-    data = read_sealed(folder / "replay" / segment.name, segment.seal, limit)
+    data = read_verified(folder / "replay" / segment.name, segment.checksum, limit)
     try:
         episodes = replay_segments.unpack(data, observation_size, action_size)
     except ValueError as error:

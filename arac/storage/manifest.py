@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from arac.errors import UserError
-from arac.replay.buffer import Mark
+from arac.replay.buffer import ReplayCursor
 from arac.storage.metrics import DETERMINISTIC_FILES
-from arac.utils.atomic_io import Seal, read_bounded, sha256
+from arac.utils.atomic_io import Checksum, read_bounded, sha256
 
 FORMAT = 2
 # A manifest has one line per replay file; this is room for half a million.
@@ -24,7 +24,7 @@ class Segment(NamedTuple):
 
     first: int
     episodes: int
-    seal: Seal
+    checksum: Checksum
 
     @property
     def name(self) -> str:
@@ -35,10 +35,10 @@ class Manifest(NamedTuple):
     env_steps: int
     generation: int
     run: dict[str, Any]  # all that the numbers of the run depend on
-    state: Seal
-    mark: Mark
+    state: Checksum
+    mark: ReplayCursor
     segments: list[Segment]
-    metrics: dict[str, Seal]  # each deterministic file as it was then
+    metrics: dict[str, Checksum]  # each deterministic file as it was then
 
     def to_bytes(self) -> bytes:
         table = {
@@ -49,8 +49,8 @@ class Manifest(NamedTuple):
             "run": self.run,
             "state": self.state._asdict(),
             "mark": self.mark._asdict(),
-            "segments": [[*segment[:2], *segment.seal] for segment in self.segments],
-            "metrics": {name: seal._asdict() for name, seal in self.metrics.items()},
+            "segments": [[*segment[:2], *segment.checksum] for segment in self.segments],
+            "metrics": {name: checksum._asdict() for name, checksum in self.metrics.items()},
         }
         return json.dumps({**table, "sha256": _hash(table)}).encode()
 
@@ -96,7 +96,7 @@ def _parsed(table: dict[str, Any]) -> Manifest:
         generation=_count(table["generation"]),
         run=table["run"],
         state=_seal(table["state"]),
-        mark=Mark(**{name: _count(table["mark"][name]) for name in Mark._fields}),
+        mark=ReplayCursor(**{name: _count(table["mark"][name]) for name in ReplayCursor._fields}),
         segments=[
             Segment(_count(first), _count(count), _seal({"bytes": size, "sha256": digest}))
             for first, count, size, digest in table["segments"]
@@ -105,8 +105,8 @@ def _parsed(table: dict[str, Any]) -> Manifest:
     )
 
 
-def _seal(entry: dict[str, Any]) -> Seal:
-    return Seal(_count(entry["bytes"]), str(entry["sha256"]))
+def _seal(entry: dict[str, Any]) -> Checksum:
+    return Checksum(_count(entry["bytes"]), str(entry["sha256"]))
 
 
 def _count(value: Any) -> int:

@@ -15,7 +15,7 @@ from arac.algorithms.base import Evaluation
 from arac.population.archive import Archive
 from arac.population.diversity import mean_kl
 from arac.storage.tensorboard import Events
-from arac.utils.atomic_io import Seal, append, seal, sync_folder, write_durably
+from arac.utils.atomic_io import Checksum, append, checksum, sync_folder, write_durably
 from arac.utils.safe_json import last_line, numbers, parsed, whole
 
 EPISODE_COLUMNS = ("env_steps", "generation", "member", "episode", "return", "length")
@@ -39,15 +39,15 @@ class Metrics:
             write_durably(self._folder / name, b"")
             self._append(name, head)
 
-    def go_back(self, env_steps: int, seals: dict[str, Seal]) -> list[str]:
+    def go_back(self, env_steps: int, checksums: dict[str, Checksum]) -> list[str]:
         """Cuts what was written after a checkpoint, for the resumed run to write again; says what is not as it was."""
         self._events.purge_step = env_steps + 1
-        return [sentence for name, then in seals.items() if (sentence := self._cut(name, then))]
+        return [sentence for name, then in checksums.items() if (sentence := self._cut(name, then))]
 
-    def _cut(self, name: str, then: Seal) -> str | None:
+    def _cut(self, name: str, then: Checksum) -> str | None:
         path = self._folder / name
         written = path.read_bytes() if path.exists() else b""
-        as_it_was = seal(written[: then.bytes]) == then
+        as_it_was = checksum(written[: then.bytes]) == then
         kept = written[: then.bytes if as_it_was else written.rfind(b"\n") + 1]  # else all rows but a torn one
         with path.open("ab") as file:
             file.truncate(len(kept))
@@ -77,9 +77,9 @@ class Metrics:
                 os.fsync(file.fileno())
         sync_folder(self._folder)
 
-    def seals(self) -> dict[str, Seal]:
+    def checksums(self) -> dict[str, Checksum]:
         """What each deterministic file is now, by the bytes that were written to it."""
-        return {name: Seal(self._sizes[name], self._sums[name].hexdigest()) for name in DETERMINISTIC_FILES}
+        return {name: Checksum(self._sizes[name], self._sums[name].hexdigest()) for name in DETERMINISTIC_FILES}
 
     def close(self) -> None:
         self._events.close()

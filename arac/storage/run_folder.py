@@ -21,10 +21,10 @@ from arac.algorithms.base import Evaluation
 from arac.envs import Maker
 from arac.errors import StorageFailure, UserError
 from arac.models.policies.custom import CustomPolicy
-from arac.replay.buffer import Mark, ReplayBuffer
+from arac.replay.buffer import ReplayBuffer, ReplayCursor
 from arac.storage import checkpoint, metrics
-from arac.storage.run_spec import Description, not_plain
-from arac.utils.atomic_io import Seal, read_bounded, sync_folder, write_durably
+from arac.storage.run_spec import RunSpec, not_plain
+from arac.utils.atomic_io import Checksum, read_bounded, sync_folder, write_durably
 from arac.utils.processes import cores
 
 # What lies in a run folder.
@@ -41,7 +41,7 @@ _VERSIONS = ("arac-rl", "jax", "jaxlib", "numpy", "gymnasium", "mujoco")
 class Run:
     """A run folder that this process works on; `Run.create` begins one."""
 
-    def __init__(self, folder: Path, description: Description) -> None:
+    def __init__(self, folder: Path, description: RunSpec) -> None:
         check_parts(folder)
         self.folder = folder
         self.description = description
@@ -50,7 +50,7 @@ class Run:
         self._saved_steps: int | None = None
 
     @staticmethod
-    def create(folder: Path, description: Description, steps: int, state: Any, replay: ReplayBuffer) -> "Run":
+    def create(folder: Path, description: RunSpec, steps: int, state: Any, replay: ReplayBuffer) -> "Run":
         """Begins a run with its first checkpoint; config.toml comes last and makes the folder a run.
 
         Raises:
@@ -70,7 +70,7 @@ class Run:
                 _clear_beginning(folder)
                 _mark_beginning(folder)
                 run._metrics.begin()
-                run.save(state, replay, replay.mark, run.metric_seals())
+                run.save(state, replay, replay.mark, run.metric_checksums())
                 write_durably(folder / "config.toml", config)
                 (folder / _BEGINNING).unlink()
                 sync_folder(folder.parent)
@@ -89,7 +89,7 @@ class Run:
         self._saved_steps = loaded.state.env_steps
         return loaded.state, [*(f"skipped {reason}" for reason in loaded.skipped), *changed]
 
-    def aim(self, steps: int) -> None:
+    def set_total_steps(self, steps: int) -> None:
         """Writes another goal into config.toml; the versions stay those that the run began with."""
         then = read_config(self.folder).get("versions", {})
         with self.writing():
@@ -102,16 +102,16 @@ class Run:
             if evaluation is not None:
                 self._metrics.evaluation(evaluation, getattr(state, "archive", None))
 
-    def metric_seals(self) -> dict[str, Seal]:
-        return self._metrics.seals()
+    def metric_checksums(self) -> dict[str, Checksum]:
+        return self._metrics.checksums()
 
-    def save(self, state: Any, replay: ReplayBuffer, mark: Mark, seals: dict[str, Seal]) -> Path | None:
+    def save(self, state: Any, replay: ReplayBuffer, mark: ReplayCursor, checksums: dict[str, Checksum]) -> Path | None:
         """Writes a checkpoint, unless this very state has one; its folder."""
         if state.env_steps == self._saved_steps:
             return None
         with self.writing():
             self._metrics.sync()  # the manifest has their hashes, so what it speaks of must be on the disk first
-            written = checkpoint.save(self.folder, state, replay, mark, seals, self.description.identity())
+            written = checkpoint.save(self.folder, state, replay, mark, checksums, self.description.identity())
         self._saved_steps = state.env_steps
         return written
 
@@ -138,7 +138,7 @@ class Run:
             os.close(self._lock)
 
 
-def read(folder: Path, env: Maker | None = None, policy: type[CustomPolicy] | None = None) -> tuple[Description, int]:
+def read(folder: Path, env: Maker | None = None, policy: type[CustomPolicy] | None = None) -> tuple[RunSpec, int]:
     """What the run in a folder is, and for how many steps it was started; the rest as for `Description.from_table`.
 
     Raises:
@@ -148,7 +148,7 @@ def read(folder: Path, env: Maker | None = None, policy: type[CustomPolicy] | No
     try:
         if not isinstance(table["steps"], int):
             raise TypeError(f"steps {table['steps']!r}")
-        return Description.from_table(table, env, policy), table["steps"]
+        return RunSpec.from_table(table, env, policy), table["steps"]
     except UserError:
         raise
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -169,7 +169,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise UserError(f"{folder / 'config.toml'} cannot be read: {error}.") from None
 
 
-def _config(description: Description, steps: int, made_with: dict[str, str]) -> bytes:
+def _config(description: RunSpec, steps: int, made_with: dict[str, str]) -> bytes:
     """What config.toml holds.
 
     Raises:

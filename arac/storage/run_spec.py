@@ -23,7 +23,7 @@ _WITHOUT_EFFECT = ("workers", "rollouts", "episode_timeout", "checkpoint_interva
 
 
 @dataclass(frozen=True)
-class Description:
+class RunSpec:
     """What a run is: all that its numbers depend on."""
 
     algorithm: Algorithm
@@ -98,7 +98,7 @@ class Description:
     @staticmethod
     def from_table(
         table: dict[str, Any], env: Maker | None = None, policy: type[CustomPolicy] | None = None
-    ) -> "Description":
+    ) -> "RunSpec":
         """The opposite of `to_table`; makes the environment once to read its spaces.
 
         What a file names is never called: a function that made the environment has to be given again, as `env`, and a
@@ -120,7 +120,7 @@ class Description:
         preset = None if table["preset"] == "none" else table["preset"]
         check_policy(policy, algorithm, spec)
         _check_same_policy(table.get("policy"), policy)
-        return Description(algorithm, spec, seed, config, preset, policy)
+        return RunSpec(algorithm, spec, seed, config, preset, policy)
 
 
 def _of_today(settings: dict[str, Any], algorithm: Algorithm, env: EnvSpec) -> dict[str, Any]:

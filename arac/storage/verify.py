@@ -12,8 +12,8 @@ from arac.errors import UserError
 from arac.storage import checkpoint, manifest, pytree_io, run_folder
 from arac.storage.manifest import Manifest, Segment
 from arac.storage.metrics import DETERMINISTIC_FILES, EPISODE_COLUMNS
-from arac.storage.run_spec import Description
-from arac.utils.atomic_io import read_bounded, seal
+from arac.storage.run_spec import RunSpec
+from arac.utils.atomic_io import checksum, read_bounded
 
 
 class Finding(NamedTuple):
@@ -65,7 +65,7 @@ def _surroundings(folder: Path) -> Iterator[Finding]:
         yield Finding("note", f"{path.relative_to(folder)} was found broken by an earlier resume and set aside")
 
 
-def _checkpoint(path: Path, description: Description, replay: "_Replay") -> tuple[Manifest, str]:
+def _checkpoint(path: Path, description: RunSpec, replay: "_Replay") -> tuple[Manifest, str]:
     """A checkpoint's manifest and what is in it.
 
     Raises:
@@ -83,7 +83,7 @@ def _checkpoint(path: Path, description: Description, replay: "_Replay") -> tupl
 class _Replay:
     """Reads each replay file once, whichever checkpoints need it."""
 
-    def __init__(self, folder: Path, description: Description) -> None:
+    def __init__(self, folder: Path, description: RunSpec) -> None:
         self._folder = folder
         self._capacity = description.config.replay_capacity
         self._sizes = description.env.observation_size, description.env.action_size
@@ -118,8 +118,8 @@ def _metrics(folder: Path, found: Manifest | None) -> Iterator[Finding]:
         except (OSError, ValueError) as error:
             yield Finding("damaged", f"{name}: {getattr(error, 'strerror', error)}")
             return
-        then = seal(data) if found is None else found.metrics[name]
-        if seal(data[: then.bytes]) != then:
+        then = checksum(data) if found is None else found.metrics[name]
+        if checksum(data[: then.bytes]) != then:
             yield Finding("damaged", f"{name}: its rows are not those that the checkpoint knows")
             return
         texts.append(data[: then.bytes].decode())

@@ -18,7 +18,7 @@ from arac.envs import EnvSpec
 from arac.envs.tasks import full_name
 from arac.errors import UserError
 from arac.storage import checkpoint, run_folder
-from arac.storage.run_spec import Description, check_seed
+from arac.storage.run_spec import RunSpec, check_seed
 from arac.training.loop import check_run
 
 # Seconds that a process may still hold its run's lock while it is being killed.
@@ -63,9 +63,9 @@ def checked(algorithm: Algorithm, env: EnvSpec, job: Job) -> Job:
     return job
 
 
-def _described(algorithm: Algorithm, env: EnvSpec, job: Job) -> Description:
+def _described(algorithm: Algorithm, env: EnvSpec, job: Job) -> RunSpec:
     config, _ = presets.configured(algorithm.config, env.id, job.settings)
-    return Description(algorithm, env, check_seed(job.seed), config)
+    return RunSpec(algorithm, env, check_seed(job.seed), config)
 
 
 def run_name(env: str, system: str, seed: int) -> str:

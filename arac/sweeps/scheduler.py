@@ -50,7 +50,7 @@ def carry_out(
     lock = _locked(parent)
     progress = Progress()
     try:
-        with progress.heeding_signals(), engine:
+        with progress.handle_signals(), engine:
             ledger = Ledger(jobs, parent, engine=engine.name, places=engine.places())
             try:
                 _work(ledger, engine, retries, progress, show, on_finish)

@@ -11,18 +11,18 @@ import jax.numpy as jnp
 from arac.algorithms.base import Context, Evaluation
 from arac.algorithms.registry import Algorithm
 from arac.errors import Interrupted, NotFinite, UserError
-from arac.replay.buffer import Mark, replay_bytes
+from arac.replay.buffer import ReplayCursor, replay_bytes
 from arac.storage import pytree_io
 from arac.storage.run_folder import Run
-from arac.storage.run_spec import Description
-from arac.training.callbacks.base import Audience, Outcome
+from arac.storage.run_spec import RunSpec
+from arac.training.callbacks.base import CallbackList, Outcome
 from arac.training.display import Display
 from arac.utils import memory
 
 Show: TypeAlias = Callable[[Any, Evaluation | None], None]
 
 
-class Keeper:
+class Checkpointer:
     """Holds the last complete generation, and checkpoints it at intervals and when the run stops.
 
     A generation that is interrupted or fails is dropped: what is kept is the state before it, and a run that resumes
@@ -40,8 +40,8 @@ class Keeper:
         self.state = state
         self._show(state, evaluation)
         self._context.replay.forget_dropped()
-        self._mark: Mark = self._context.replay.mark
-        self._seals = self._run.metric_seals() if self._run else {}
+        self._mark: ReplayCursor = self._context.replay.mark
+        self._seals = self._run.metric_checksums() if self._run else {}
 
     def complete(self, state: Any, evaluation: Evaluation | None) -> Path | None:
         """A generation has ended in this state: records it, and saves it if it is time; the checkpoint's folder."""
@@ -66,7 +66,9 @@ class Keeper:
             return self._run.save(self.state, self._context.replay, self._mark, self._seals)
 
 
-def train(algorithm: Algorithm, context: Context, keeper: Keeper, display: Display, audience: Audience) -> Outcome:
+def train(
+    algorithm: Algorithm, context: Context, keeper: Checkpointer, display: Display, audience: CallbackList
+) -> Outcome:
     """Generations until `context.total_steps`, from the state that `keeper` holds; how it ended.
 
     Raises:
@@ -85,7 +87,7 @@ def train(algorithm: Algorithm, context: Context, keeper: Keeper, display: Displ
 
 
 def _generations(
-    algorithm: Algorithm, context: Context, keeper: Keeper, display: Display, audience: Audience
+    algorithm: Algorithm, context: Context, keeper: Checkpointer, display: Display, audience: CallbackList
 ) -> Outcome:
     try:
         while keeper.state.env_steps < context.total_steps:
@@ -103,7 +105,7 @@ def _generations(
         return "interrupted"
 
 
-def check_run(description: Description, total_steps: int) -> None:
+def check_run(description: RunSpec, total_steps: int) -> None:
     """What only shows when config, environment and length come together.
 
     Raises:
@@ -124,7 +126,7 @@ def check_run(description: Description, total_steps: int) -> None:
         )
 
 
-def check_memory(description: Description) -> None:
+def check_memory(description: RunSpec) -> None:
     """Whether there is room for the replay buffer.
 
     Raises:

@@ -10,15 +10,15 @@ from typing import NamedTuple
 HEADER = 2**20
 
 
-class Seal(NamedTuple):
+class Checksum(NamedTuple):
     """What a file must be."""
 
     bytes: int
     sha256: str
 
 
-def seal(data: bytes) -> Seal:
-    return Seal(len(data), sha256(data))
+def checksum(data: bytes) -> Checksum:
+    return Checksum(len(data), sha256(data))
 
 
 def sha256(data: bytes) -> str:
@@ -81,7 +81,7 @@ def read_bounded(path: Path, limit: int) -> bytes:
         return file.read(limit + 1)
 
 
-def read_sealed(path: Path, expected: Seal, limit: int) -> bytes:
+def read_verified(path: Path, expected: Checksum, limit: int) -> bytes:
     """The content of a file that is as it was written.
 
     Raises:

@@ -62,7 +62,7 @@ class Progress:
             raise Interrupted
 
     @contextmanager
-    def heeding_signals(self) -> Iterator[None]:
+    def handle_signals(self) -> Iterator[None]:
         """Within it, Ctrl-C, SIGTERM and the loss of the terminal stop the run at its next safe point.
 
         A second one stops it wherever it is. What the process was told to ignore (`nohup`) it goes on ignoring.

@@ -52,12 +52,12 @@ def with_replay(rounds: int, count: int) -> Iterator[dict[str, Any]]:
     policy = FlowPolicy.init(key, *sizes, hidden=(256,), flows=3, sigma=0.6)
     critic = init_critic(key, "value", *sizes, (256, 256))
     learner = CriticLearner(critic, sac_updates.adam(RULES).init(critic.online))
-    buffers = [filled_replay(*sizes, stored).contents for stored in STORED]
+    buffers = [filled_replay(*sizes, stored).view for stored in STORED]
 
-    def loop(contents: Any) -> Any:
-        return lambda: sac_updates.critic_updates(RULES, learner, policy, 0.2, contents, key, 0, count)
+    def loop(view: Any) -> Any:
+        return lambda: sac_updates.critic_updates(RULES, learner, policy, 0.2, view, key, 0, count)
 
-    times = by_turns([loop(contents) for contents in buffers], rounds)
+    times = by_turns([loop(view) for view in buffers], rounds)
     for stored, seconds in zip(STORED, times, strict=True):
         yield _row("replay", stored, 1e3 * seconds / count, 1e3 * times[0] / count, replay_bytes(stored, *sizes))
 

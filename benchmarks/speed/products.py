@@ -98,12 +98,12 @@ def _loop(products: list[Product]) -> Callable[[int], Any]:
     rights = [jax.random.normal(key, (batch, inner, columns)) for batch, _, inner, columns in products]
 
     def once(_: int, lefts: list[jax.Array]) -> list[jax.Array]:
-        following = []
+        with_soft_target = []
         for left, right in zip(lefts, rights, strict=True):
             # The barrier keeps XLA from computing only the one number that is used: it makes the next round differ.
             result = jax.lax.optimization_barrier(left @ right)
-            following.append(left.at[0, 0, 0].set(1e-3 * result[0, 0, 0]))
-        return following
+            with_soft_target.append(left.at[0, 0, 0].set(1e-3 * result[0, 0, 0]))
+        return with_soft_target
 
     run = compiled(lambda n, lefts: jax.lax.fori_loop(0, n, once, lefts), static=())
     return lambda n: run(n, lefts)

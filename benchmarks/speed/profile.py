@@ -18,8 +18,8 @@ from benchmarks.speed.updates import Case, cases_of
 # The first of these that one of an operation's functions belongs to is its part; inner functions are asked first.
 PARTS = {
     "flows": ("RadialFlow.", "forward_log_det", "inverse_log_det"),
-    "Adam": ("gradient_step", "moved"),
-    "sampling": ("draw", "gather", "positions"),
+    "Adam": ("gradient_step", "soft_update"),
+    "sampling": ("sample_batch", "gather", "positions"),
     "activations": ("relu", "MLP.", "WideTwinQ."),
     "densities": ("log_", "pre_tanh", "Gaussian.", "FlowPolicy.", "flow_kl", "actor_loss", "value_loss", "q_loss"),
 }

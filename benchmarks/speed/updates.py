@@ -17,18 +17,18 @@ from arac.algorithms.presets import paper_table
 from arac.envs.tasks import full_name
 from arac.learning import sac_updates
 from arac.learning.jit import compiled
-from arac.learning.losses import Felt
-from arac.learning.sac_updates import ActorLearner, CriticLearner, Forces, Rules
-from arac.models.critics import init_critic, widened
+from arac.learning.losses import TargetPolicies
+from arac.learning.sac_updates import ActorLearner, CriticLearner, Forces, UpdateConfig
+from arac.models.critics import fuse_twin_q, init_critic
 from arac.models.policies import FlowPolicy
-from arac.models.stacked import over_members, take
-from arac.replay.buffer import Contents, gather
+from arac.models.stacked import take, vmap_init
+from arac.replay.buffer import ReplayView, gather
 from benchmarks.speed.machine import by_turns, filled_replay
 from benchmarks.speed.products import Product, products_loop, products_of
 
 MEMBERS, ELITES, ARCHIVED = 5, 2, 5
-PAPERS_RULES = Rules(0.99, 0.005, 3e-4, batch_size=256, ar_divergence="kl", ar_base="own")
-RULES = Rules(0.99, 0.005, 3e-4, batch_size=256, ar_base="whole", ar_target=3.0)
+PAPERS_RULES = UpdateConfig(0.99, 0.005, 3e-4, batch_size=256, ar_divergence="kl", ar_base="own")
+RULES = UpdateConfig(0.99, 0.005, 3e-4, batch_size=256, ar_base="whole", ar_target=3.0)
 STORED = 50_000
 
 
@@ -88,7 +88,7 @@ def cases_of(task: str) -> Iterator[Case]:
 
 
 def cases(observation_size: int, action_size: int, flows: int, sigma: float | None) -> Iterator[Case]:
-    contents = filled_replay(observation_size, action_size, STORED).contents
+    view = filled_replay(observation_size, action_size, STORED).view
     key = jax.random.key(0)
     keys = jax.random.split(key, MEMBERS)
     optimiser = sac_updates.adam(RULES)
@@ -96,44 +96,44 @@ def cases(observation_size: int, action_size: int, flows: int, sigma: float | No
     def policy(key: jax.Array) -> FlowPolicy:
         return FlowPolicy.init(key, observation_size, action_size, hidden=(256,), flows=flows, sigma=sigma)
 
-    population = over_members(policy, key, MEMBERS)
+    population = vmap_init(policy, key, MEMBERS)
     actors = ActorLearner(population, jax.vmap(optimiser.init)(population))
     critic = init_critic(key, "value", observation_size, action_size, (256, 256))
     learner = CriticLearner(critic, optimiser.init(critic.online))
-    drawn = sac_updates.draw(RULES.batch_size, contents, key)
-    batch, wide = gather(contents, drawn.positions), widened(learner, action_size)
+    drawn = sac_updates.sample_batch(RULES.batch_size, view, key)
+    batch, wide = gather(view, drawn.positions), fuse_twin_q(learner, action_size)
 
     one = take(population, 0)
     yield Case(
         "critic",
         sac_updates.critic_updates,
-        (RULES, learner, one, 0.2, contents, key),
-        sampling_loop(contents, keys[:1]),
+        (RULES, learner, one, 0.2, view, key),
+        sampling_loop(view, keys[:1]),
         adam_loop(critic.online, learner.optimiser),
         products_of(lambda: sac_updates.critic_step(RULES, wide, one, jnp.float32(0.2), batch, drawn.noise)),
     )
 
-    draws = jax.vmap(lambda key: sac_updates.draw(RULES.batch_size, contents, key))(keys)
-    observations = jax.vmap(lambda where: gather(contents, where).observation)(draws.positions)
+    draws = jax.vmap(lambda key: sac_updates.sample_batch(RULES.batch_size, view, key))(keys)
+    observations = jax.vmap(lambda where: gather(view, where).observation)(draws.positions)
 
-    def actor_case(name: str, rules: Rules, forces: Forces | None) -> Case:
+    def actor_case(name: str, update_config: UpdateConfig, forces: Forces | None) -> Case:
         def one_update() -> Any:
             partners = sac_updates.draw_partners(key, MEMBERS)
             temperature = jnp.float32(0.2)
             return sac_updates.population_step(
-                rules, actors, wide.critic, temperature, forces, partners, observations, draws.noise
+                update_config, actors, wide.critic, temperature, forces, partners, observations, draws.noise
             )
 
         return Case(
             name,
             sac_updates.actor_updates,
-            (rules, actors, critic, 0.2, forces, contents, keys),
-            sampling_loop(contents, keys),
+            (update_config, actors, critic, 0.2, forces, view, keys),
+            sampling_loop(view, keys),
             adam_loop(actors.policy, actors.optimiser, stacked=True),
             products_of(one_update),
         )
 
-    archived = Felt(
+    archived = TargetPolicies(
         jax.tree.map(lambda leaf: jnp.stack([leaf] * ELITES), population),
         jnp.full((ELITES, ARCHIVED), 0.2),
     )
@@ -145,21 +145,23 @@ def cases(observation_size: int, action_size: int, flows: int, sigma: float | No
     yield actor_case(f"{MEMBERS} actors, paper's AR", PAPERS_RULES, papers)
 
 
-def sampling_loop(contents: Contents, keys: jax.Array) -> Callable[[int], Any]:
+def sampling_loop(view: ReplayView, keys: jax.Array) -> Callable[[int], Any]:
     """Mini-batches and noise for n updates, one for each key and update."""
 
     @jax.jit
-    def run(n: int, contents: Contents) -> jax.Array:
-        def draw(i: Any) -> sac_updates.Draw:
-            return jax.vmap(lambda key: sac_updates.draw(RULES.batch_size, contents, jax.random.fold_in(key, i)))(keys)
+    def run(n: int, view: ReplayView) -> jax.Array:
+        def sample_batch(i: Any) -> sac_updates.BatchSample:
+            return jax.vmap(lambda key: sac_updates.sample_batch(RULES.batch_size, view, jax.random.fold_in(key, i)))(
+                keys
+            )
 
-        def use(drawn: sac_updates.Draw, total: jax.Array) -> jax.Array:
-            sampled = jax.lax.optimization_barrier((gather(contents, drawn.positions), drawn.noise))
+        def use(drawn: sac_updates.BatchSample, total: jax.Array) -> jax.Array:
+            sampled = jax.lax.optimization_barrier((gather(view, drawn.positions), drawn.noise))
             return total + sum(leaf.ravel()[0] for leaf in jax.tree.leaves(sampled))
 
-        return sac_updates.repeat(0, n, draw, use, jnp.zeros(()))
+        return sac_updates.repeat(0, n, sample_batch, use, jnp.zeros(()))
 
-    return lambda n: run(n, contents)
+    return lambda n: run(n, view)
 
 
 def adam_loop(parameters: Any, optimiser: Any, *, stacked: bool = False) -> Callable[[int], Any]:

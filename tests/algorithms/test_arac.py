@@ -79,11 +79,11 @@ def counted(monkeypatch):
     """Replace both loops by ones that only count: per elite slot for the critic, by what they feel for the actors."""
     counts = {"critic": [], "actors": {}}
 
-    def critic_updates(rules, learner, policy, temperature, contents, key, start, stop):
+    def critic_updates(update_config, learner, policy, temperature, view, key, start, stop):
         counts["critic"].append(stop - start)
         return learner, jnp.zeros(())
 
-    def actor_updates(rules, learners, critic, temperature, forces, contents, keys, start, stop):
+    def actor_updates(update_config, learners, critic, temperature, forces, view, keys, start, stop):
         felt = "nothing" if forces is None else "members" if forces.archived is None else "archive"
         counts["actors"][felt] = counts["actors"].get(felt, 0) + stop - start
         zeros = jnp.zeros(len(keys))
@@ -240,9 +240,9 @@ def test_the_critic_learns_with_the_elites_policies(monkeypatch):
     seen = []
     original = arac.critic_updates
 
-    def spy(rules, learner, policy, *rest):
+    def spy(update_config, learner, policy, *rest):
         seen.append(np.asarray(policy.base.network.biases[0]))
-        return original(rules, learner, policy, *rest)
+        return original(update_config, learner, policy, *rest)
 
     monkeypatch.setattr(arac, "critic_updates", spy)
     config = ARACConfig(**SMALL, eval_interval=0)

@@ -14,7 +14,7 @@ from arac.learning import td3_updates
 from arac.models.stacked import members, take
 from arac.population.bandit import allocate, ucb_scores
 from arac.rollout.rollouts import Rollouts
-from arac.storage.run_spec import Description
+from arac.storage.run_spec import RunSpec
 from arac.utils import progress
 from arac.utils.rng import stream_key, stream_rng
 
@@ -106,9 +106,9 @@ def test_cem_td3_teaches_the_first_half_only():
     seen = []
 
     class Judge(Rollouts):
-        def judge(self, population, generation, episodes):
+        def evaluate_fitness(self, population, generation, episodes):
             seen.append(population)
-            return super().judge(population, generation, episodes)
+            return super().evaluate_fitness(population, generation, episodes)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("arac.agents.agent.Rollouts", Judge)
@@ -124,14 +124,14 @@ def test_cem_td3_teaches_the_first_half_only():
 def test_cem_td3s_distribution_comes_from_the_fittest(monkeypatch):
     """Recomputed in NumPy from what was judged."""
     seen = []
-    original = Rollouts.judge
+    original = Rollouts.evaluate_fitness
 
-    def judge(self, population, generation, episodes):
+    def evaluate_fitness(self, population, generation, episodes):
         played = original(self, population, generation, episodes)
         seen.append((population, np.array([episode.total for [episode] in played])))
         return played
 
-    monkeypatch.setattr(Rollouts, "judge", judge)
+    monkeypatch.setattr(Rollouts, "evaluate_fitness", evaluate_fitness)
     _, states = trained(arac.CEMTD3, generations=2)
     population, fitness = seen[1]
     parents = np.argsort(-fitness, kind="stable")[:5]
@@ -171,15 +171,15 @@ def test_the_worst_is_replaced_but_never_a_copy_of_an_elite():
 @pytest.mark.parametrize("kind", [arac.ERL, arac.CERL])
 def test_the_champion_is_the_fittest_of_the_last_generation_unchanged(kind, monkeypatch):
     seen = []
-    original = Rollouts.judge
+    original = Rollouts.evaluate_fitness
 
-    def judge(self, population, generation, episodes):
+    def evaluate_fitness(self, population, generation, episodes):
         played = original(self, population, generation, episodes)
         fitness = [np.mean([episode.total for episode in of_one]) for of_one in played]
         seen.append(take(population, int(np.argmax(fitness))))
         return played
 
-    monkeypatch.setattr(Rollouts, "judge", judge)
+    monkeypatch.setattr(Rollouts, "evaluate_fitness", evaluate_fitness)
     agent, states = trained(kind, generations=4)
     for fittest, state in zip(seen, states[1:], strict=True):
         champion = take(state.population, state.champion)
@@ -289,8 +289,8 @@ def test_td3_learns_one_mini_batch_per_step_after_the_warm_up(monkeypatch):
 def test_the_originals_settings_are_the_defaults(module, expected):
     name = module.__name__.rsplit(".", maxsplit=1)[-1]
     kind = arac.agents.classes.AGENTS[name].algorithm.config
-    fixed = module.rules(kind())
-    assert isinstance(fixed, td3_updates.Rules)
+    fixed = module.update_config(kind())
+    assert isinstance(fixed, td3_updates.UpdateConfig)
     assert {key: getattr(fixed, key) for key in expected} == expected
 
 
@@ -302,7 +302,7 @@ def shapes(tree):
 def test_the_originals_networks_are_the_defaults():
     """For 4 observations and 1 action; a leading axis counts individuals, learners or Q networks."""
     first = {
-        kind: Description(kind.algorithm, check("InvertedPendulum-v5"), 0, kind.algorithm.config()).outline()
+        kind: RunSpec(kind.algorithm, check("InvertedPendulum-v5"), 0, kind.algorithm.config()).outline()
         for kind in (arac.TD3, *EVOLUTIONARY)
     }
     assert shapes(first[arac.TD3].population.network.weights) == [(1, 4, 256), (1, 256, 256), (1, 256, 1)]

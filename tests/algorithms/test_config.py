@@ -218,9 +218,9 @@ def fields_with_help(kind):
     found = set()
     for ancestor in inspect.getmro(kind)[:-1]:
         [tree] = ast.parse(inspect.getsource(ancestor)).body
-        for statement, following in zip(tree.body, tree.body[1:], strict=False):
-            if isinstance(statement, ast.AnnAssign) and isinstance(following, ast.Expr):
-                text = ast.literal_eval(following.value)
+        for statement, with_soft_target in zip(tree.body, tree.body[1:], strict=False):
+            if isinstance(statement, ast.AnnAssign) and isinstance(with_soft_target, ast.Expr):
+                text = ast.literal_eval(with_soft_target.value)
                 found |= {statement.target.id} if isinstance(text, str) and text.strip().endswith(".") else set()
     return found
 

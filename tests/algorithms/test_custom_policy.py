@@ -14,9 +14,9 @@ from run_folders import assert_same_run
 
 import arac
 from arac import envs
-from arac.learning.losses import Felt, attraction_repulsion_loss, sampled_kl
-from arac.models.policies.custom import Own
-from arac.models.stacked import over_members, to_numpy
+from arac.learning.losses import TargetPolicies, attraction_repulsion_loss, sampled_kl
+from arac.models.policies.custom import CustomPolicyAdapter
+from arac.models.stacked import to_numpy, vmap_init
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 from custom_policy import KumaraswamyPolicy
@@ -109,7 +109,7 @@ def test_sac_trains_it_too():
 
 def test_it_is_refused_where_it_cannot_be_trained_or_found():
     with pytest.raises(
-        arac.UserError, match="td3 trains a policy of its own; a policy can be given to arac, sac, sac_nf"
+        arac.UserError, match="td3 trains a policy of its own; a policy can be given to arac, sac_nf, sac"
     ):
         arac.TD3("InvertedPendulum-v5", policy=KumaraswamyPolicy)
     with pytest.raises(arac.UserError, match="flows belongs to arac's flow policy"):
@@ -131,7 +131,7 @@ def test_it_is_refused_where_it_cannot_be_trained_or_found():
 def test_classes_with_the_same_fields_have_structures_of_their_own():
     """For JAX alone they do not: `Good` and `Other` would share what is compiled for either."""
     env = envs.check("InvertedPendulum-v5")
-    good, other = (Own.init(kind, jax.random.key(0), env) for kind in (Good, Other))
+    good, other = (CustomPolicyAdapter.init(kind, jax.random.key(0), env) for kind in (Good, Other))
     assert jax.tree.structure(good.policy) == jax.tree.structure(other.policy), "JAX is mended: Own is not needed"
     assert jax.tree.structure(good) != jax.tree.structure(other)
 
@@ -149,13 +149,13 @@ def test_the_divergence_by_samples_is_the_integral():
 @pytest.mark.parametrize("divergence", ["kl", "bounded"])
 def test_the_whole_policy_feels_attraction_and_repulsion(divergence):
     policy = KumaraswamyPolicy.init(jax.random.key(0), 3, 2)
-    others = over_members(lambda key: KumaraswamyPolicy.init(key, 3, 2), jax.random.key(1), 2)
+    others = vmap_init(lambda key: KumaraswamyPolicy.init(key, 3, 2), jax.random.key(1), 2)
     observation, noise = jax.random.normal(jax.random.key(2), (32, 3)), jax.random.normal(jax.random.key(3), (32, 2))
 
     @jax.jit
     @jax.grad
     def gradient(policy, weights):
-        felt, options = Felt(others, weights), {"divergence": divergence, "base": "shared", "kl_clip": None}
+        felt, options = TargetPolicies(others, weights), {"divergence": divergence, "base": "shared", "kl_clip": None}
         return attraction_repulsion_loss(policy, felt, observation, noise, **options)[0]
 
     repelled = gradient(policy, jnp.array([1.0, 0.0]))

@@ -52,7 +52,7 @@ def assert_same(agent, other, folder, other_folder):
 
 
 def sampled(agent, key, size):
-    return sample(agent.replay.contents, key, size)
+    return sample(agent.replay.view, key, size)
 
 
 @pytest.fixture(scope="module")

@@ -82,20 +82,20 @@ def run(tmp_path_factory):
 
 
 def test_the_champion_is_measured_again_once(run):
-    grid.judge_again(run)
+    grid.measure_champions(run)
     found = json.loads((run / "champion.json").read_text())
     agent = load(run)
     assert found["env_steps"] == agent.state.env_steps
     np.testing.assert_array_equal(found["returns"], agent.evaluate(grid.FRESH_EPISODES).returns)
     before = (run / "champion.json").stat().st_mtime_ns
-    grid.judge_again(run)
+    grid.measure_champions(run)
     assert (run / "champion.json").stat().st_mtime_ns == before
     assert main(["doctor", str(run)]) == 0
 
 
 def test_a_champion_of_fewer_steps_is_measured_anew(run):
     (run / "champion.json").write_text(json.dumps({"env_steps": 1, "member": 0, "returns": [0.0]}))
-    grid.judge_again(run)
+    grid.measure_champions(run)
     assert len(json.loads((run / "champion.json").read_text())["returns"]) == grid.FRESH_EPISODES
 
 
@@ -115,7 +115,7 @@ def test_what_is_broken_or_not_finished_does_not_stop_the_report(run, tmp_path):
     SAC("InvertedPendulum-v5", seed=1, **SETTINGS).learn(200, run_dir=runs / "unfinished")
     config = runs / "unfinished" / "config.toml"
     config.write_text(config.read_text().replace("steps = 200", "steps = 9000", 1))
-    grid.judge_again(runs / run.name)
+    grid.measure_champions(runs / run.name)
     table = grid.show(Size(2, 400), runs, tmp_path / "out")
     assert "1 unfinished" in table
     assert "broken" in (tmp_path / "out" / "index.html").read_text()

@@ -9,7 +9,7 @@ from paper_flows import cast, paper_forward, paper_log_density, paper_log_det
 from scipy import stats
 
 from arac.learning.losses import (
-    Felt,
+    TargetPolicies,
     actor_loss,
     attraction_repulsion_loss,
     critic_loss,
@@ -26,13 +26,13 @@ from arac.learning.sac_updates import (
     ActorLearner,
     CriticLearner,
     Forces,
-    Rules,
+    UpdateConfig,
     actor_step,
     adam,
     critic_step,
     population_step,
 )
-from arac.models.critics import QAndValue, TwinCritic, TwinQ, ValueCritic, init_critic, moved
+from arac.models.critics import QAndValue, TwinCritic, TwinQ, ValueCritic, init_critic, soft_update
 from arac.models.mlp import MLP
 from arac.models.policies import FlowPolicy, Gaussian, RadialFlow
 from arac.population.diversity import mean_kl, pairwise_kl
@@ -41,7 +41,7 @@ from arac.replay.buffer import Batch
 OBSERVATIONS, ACTIONS, BATCH = 3, 2, 8
 DISCOUNT, TEMPERATURE = 0.9, 0.3
 ADAM_EPSILON = 1e-8
-RULES = Rules(discount=DISCOUNT, tau=0.1, learning_rate=0.01, batch_size=BATCH)
+RULES = UpdateConfig(discount=DISCOUNT, tau=0.1, learning_rate=0.01, batch_size=BATCH)
 
 
 @pytest.fixture(autouse=True)
@@ -249,7 +249,7 @@ def attraction_repulsion(policy, felt, observation, noise, kl_clip=None, *, base
     def loss(policy, policies):
         return attraction_repulsion_loss(
             policy,
-            Felt(policies, felt.weights),
+            TargetPolicies(policies, felt.weights),
             observation,
             noise,
             divergence=divergence,
@@ -263,7 +263,7 @@ def attraction_repulsion(policy, felt, observation, noise, kl_clip=None, *, base
 
 def archive_problem(weights):
     policies = stack([random_policy(seed) for seed in range(10, 10 + len(weights))])
-    return random_policy(1), Felt(policies, np.array(weights)), random_batch(0).observation, random_noise(0)
+    return random_policy(1), TargetPolicies(policies, np.array(weights)), random_batch(0).observation, random_noise(0)
 
 
 def member(policies, i):
@@ -321,7 +321,7 @@ def test_attraction_brings_densities_together_and_repulsion_apart(base):
 
     @jax.jit
     def descended(policy, weight, rate):
-        archived = Felt(jax.tree.map(lambda leaf: leaf[None], other), weight[None])
+        archived = TargetPolicies(jax.tree.map(lambda leaf: leaf[None], other), weight[None])
 
         def loss(policy):
             return attraction_repulsion_loss(
@@ -347,13 +347,13 @@ def test_kl_clip_stops_repulsion_and_attraction_beyond_it_alike():
     _, (kl, _), *_ = attraction_repulsion(policy, archived, observation, noise)
     near_one, near_two, far_one, far_two = np.argsort(kl)
     order = np.array([near_one, far_one, near_two, far_two])
-    archived = Felt(jax.tree.map(lambda leaf: leaf[order], archived.policies), archived.weights)
+    archived = TargetPolicies(jax.tree.map(lambda leaf: leaf[order], archived.policies), archived.weights)
     kl = np.asarray(kl)[order]
     clip = (kl[2] + kl[1]) / 2
     assert max(kl[0], kl[2]) < clip < min(kl[1], kl[3])
 
     value, distances, gradient, _ = attraction_repulsion(policy, archived, observation, noise, clip)
-    near = Felt(archived.policies, archived.weights * [1, 0, 1, 0])
+    near = TargetPolicies(archived.policies, archived.weights * [1, 0, 1, 0])
     _, _, expected, _ = attraction_repulsion(policy, near, observation, noise)
     assert value == pytest.approx(-0.5 * (kl[0] - kl[2]), rel=1e-9)
     np.testing.assert_allclose(distances.kl, kl, rtol=1e-12)
@@ -422,7 +422,7 @@ def test_the_bounded_divergence_is_that_from_the_mixture_of_both():
     log_p = paper_log_density(x, mean, std, policy.flows)
     log_q = paper_log_density(x, *numpy_base(other, observation), other.flows)
     expected = (np.exp(log_p) * (log_p - np.logaddexp(log_p, log_q) + np.log(2))).sum() * step**2
-    felt = Felt(jax.tree.map(lambda leaf: leaf[None], other), np.ones(1))
+    felt = TargetPolicies(jax.tree.map(lambda leaf: leaf[None], other), np.ones(1))
     value, *_ = attraction_repulsion(
         policy, felt, *observed(observation[None], 2**13), base="own", divergence="bounded"
     )
@@ -440,7 +440,7 @@ def test_the_bounded_force_is_largest_at_contact_and_fades_with_the_distance(dis
     policy, observation, noise = random_policy(1, 2, 0.4), random_batch(0).observation, random_noise(0)
     others = jax.tree.map(lambda leaf: leaf[None], moved_base(policy, distance))
     value, distances, gradient, _ = attraction_repulsion(
-        policy, Felt(others, np.ones(1)), observation, noise, base="whole", divergence="bounded"
+        policy, TargetPolicies(others, np.ones(1)), observation, noise, base="whole", divergence="bounded"
     )
     assert -value <= np.log(2)
     if distance == 0:
@@ -457,7 +457,7 @@ def test_the_bounded_force_is_largest_at_contact_and_fades_with_the_distance(dis
 @pytest.mark.parametrize("base", ["whole", "own", "shared", "gaussian"])
 def test_attraction_is_repulsion_with_the_other_sign(base, divergence, clip):
     policy, felt, observation, noise = archive_problem([0.5, 0.3, 0.2])
-    pulled = Felt(felt.policies, -felt.weights)
+    pulled = TargetPolicies(felt.policies, -felt.weights)
     options = {"base": base, "divergence": divergence}
     value, _, gradient, _ = attraction_repulsion(policy, felt, observation, noise, clip, **options)
     opposite, _, attracted, _ = attraction_repulsion(policy, pulled, observation, noise, clip, **options)
@@ -469,7 +469,7 @@ def test_the_bounded_loss_has_no_force_on_the_entropy_where_the_other_policy_is_
     """Where log pi' does not depend on x, KL still contracts the policy; the bounded loss leaves it alone."""
     policy, observation, noise = random_policy(1, 2, 0.4), random_batch(0).observation, random_noise(0)
     wide = FlowPolicy(Gaussian(policy.base.network, 1e9), ())
-    felt = Felt(jax.tree.map(lambda leaf: leaf[None], wide), np.ones(1))
+    felt = TargetPolicies(jax.tree.map(lambda leaf: leaf[None], wide), np.ones(1))
     _, _, contracting, _ = attraction_repulsion(policy, felt, observation, noise, base="own")
     _, _, neutral, _ = attraction_repulsion(policy, felt, observation, noise, base="own", divergence="bounded")
     assert np.abs(flat(contracting)).max() > 0.1
@@ -482,11 +482,11 @@ def test_empty_slots_contribute_nothing(base):
     value, (kl, _), gradient, _ = attraction_repulsion(policy, archived, observation, noise, base=base)
     assert value == pytest.approx(0.8 * float(kl[1]), rel=1e-12)
     filler = random_policy(99)
-    refilled = Felt(stack([filler, member(archived.policies, 1), filler]), archived.weights)
+    refilled = TargetPolicies(stack([filler, member(archived.policies, 1), filler]), archived.weights)
     value_refilled, _, gradient_refilled, _ = attraction_repulsion(policy, refilled, observation, noise, base=base)
     assert value_refilled == value
     np.testing.assert_array_equal(flat(gradient_refilled), flat(gradient))
-    empty = Felt(archived.policies, np.zeros(3))
+    empty = TargetPolicies(archived.policies, np.zeros(3))
     value, _, gradient, _ = attraction_repulsion(policy, empty, observation, noise, base=base)
     assert value == 0
     assert not flat(gradient).any()
@@ -495,7 +495,7 @@ def test_empty_slots_contribute_nothing(base):
 def test_the_loss_is_linear_in_the_weights():
     policy, archived, observation, noise = archive_problem([0.5, -0.3, 0.1])
     value, (kl, _), gradient, _ = attraction_repulsion(policy, archived, observation, noise)
-    scaled = Felt(archived.policies, 2.5 * archived.weights)
+    scaled = TargetPolicies(archived.policies, 2.5 * archived.weights)
     value_scaled, (kl_scaled, _), gradient_scaled, _ = attraction_repulsion(policy, scaled, observation, noise)
     assert value_scaled == pytest.approx(2.5 * float(value), rel=1e-12)
     np.testing.assert_allclose(flat(gradient_scaled), 2.5 * flat(gradient), rtol=1e-9)
@@ -639,7 +639,7 @@ def test_actor_step_is_one_step_of_adam_on_the_actor_loss():
 MEMBERS, ELITES, PARTNERS, COMPARED = 3, [2, 0], [1, 2, 0], 2 * BATCH // 4
 
 
-def one_step(rules, forces, members=None):
+def one_step(update_config, forces, members=None):
     """Return the problem and what `population_step` makes of it."""
     policies = members or [random_policy(seed) for seed in range(MEMBERS)]
     rng = np.random.default_rng(0)
@@ -648,16 +648,16 @@ def one_step(rules, forces, members=None):
         rng.normal(size=(MEMBERS, 2 * BATCH, ACTIONS)),
     )
     critic, population = random_critic(0, "value"), stack(policies)
-    learners = ActorLearner(population, jax.vmap(adam(rules).init)(population))
+    learners = ActorLearner(population, jax.vmap(adam(update_config).init)(population))
     after = jax.jit(population_step, static_argnums=0)(
-        rules, learners, critic, TEMPERATURE, forces, np.array(PARTNERS), observation, noise
+        update_config, learners, critic, TEMPERATURE, forces, np.array(PARTNERS), observation, noise
     )
     return (policies, critic, observation, noise), after
 
 
 @pytest.mark.parametrize("felt", ["nothing", "members", "archive", "both"])
 def test_population_step_is_one_step_of_adam_on_all_losses(felt):
-    rules = RULES._replace(ar_base="whole")
+    update_config = RULES._replace(ar_base="whole")
     weights, coefficients = np.array([[0.7, -0.4], [0.1, 0.3]]), np.array([0.5, 2.0, 3.0])
     archived = [[random_policy(10 + 2 * row + slot) for slot in range(2)] for row in range(2)]
     repelled = {"members": [0, 1, 2], "both": [1]}.get(felt, [])  # "both" spares the elites
@@ -665,10 +665,10 @@ def test_population_step_is_one_step_of_adam_on_all_losses(felt):
         np.log(coefficients),
         np.array(repelled, int),
         np.array(ELITES),
-        Felt(stack([stack(row) for row in archived]), weights) if felt in ("archive", "both") else None,
+        TargetPolicies(stack([stack(row) for row in archived]), weights) if felt in ("archive", "both") else None,
     )
     (policies, critic, observation, noise), (learners, after, (metrics, measured)) = one_step(
-        rules, None if felt == "nothing" else forces
+        update_config, None if felt == "nothing" else forces
     )
 
     def reference(moving, number):
@@ -705,10 +705,10 @@ def test_lambda_rises_below_the_target_and_falls_beyond_it_in_bounded_steps(rati
         numpy_ratio(policies[i], policies[PARTNERS[i]], observation[i][:COMPARED], noise[i][:COMPARED], "own").mean()
         for i in range(MEMBERS)
     ])  # fmt: skip
-    rules = RULES._replace(ar_target=float(kl[0] / ratio))
-    _, (_, after, (_, measured)) = one_step(rules, forces)
+    update_config = RULES._replace(ar_target=float(kl[0] / ratio))
+    _, (_, after, (_, measured)) = one_step(update_config, forces)
     np.testing.assert_allclose(measured.living.kl[:, 0], kl[repelled], rtol=1e-10)
-    expected = COEFFICIENT_STEP * np.clip(1 - kl / rules.ar_target, -1, 1)
+    expected = COEFFICIENT_STEP * np.clip(1 - kl / update_config.ar_target, -1, 1)
     np.testing.assert_allclose(after.log_coefficient[np.array(repelled)], expected[repelled], rtol=1e-9)
     assert after.log_coefficient[1] == 0, "nobody repels it"
     assert np.sign(after.log_coefficient[0]) == (1 if ratio < 1 else -1)
@@ -716,10 +716,12 @@ def test_lambda_rises_below_the_target_and_falls_beyond_it_in_bounded_steps(rati
 
 def test_lambda_follows_repelled_archived_policies_where_members_do_not_repel():
     weights = np.array([[0.7, -0.4], [-0.1, 0.0]])
-    felt = Felt(stack([stack([random_policy(10), random_policy(11)]), stack([random_policy(12)] * 2)]), weights)
-    rules = RULES._replace(ar_target=1e9)
+    felt = TargetPolicies(
+        stack([stack([random_policy(10), random_policy(11)]), stack([random_policy(12)] * 2)]), weights
+    )
+    update_config = RULES._replace(ar_target=1e9)
     forces = Forces(np.zeros(MEMBERS), np.array([], int), np.array(ELITES), felt)
-    _, (_, after, _) = one_step(rules, forces)
+    _, (_, after, _) = one_step(update_config, forces)
     # Only the first elite, member 2, is repelled by anything.
     np.testing.assert_allclose(after.log_coefficient, [0, 0, COEFFICIENT_STEP], rtol=1e-6)
 
@@ -743,7 +745,7 @@ def test_second_critic_step_keeps_the_moments_of_the_first():
 @pytest.mark.parametrize("tau", [0.0, 0.005, 0.3, 1.0])
 def test_moved_goes_tau_of_the_way(tau):
     target, online = (random_critic(seed, "value").target for seed in (0, 1))
-    after = moved(target, online, tau)
+    after = soft_update(target, online, tau)
     np.testing.assert_allclose(flat(after), (1 - tau) * flat(target) + tau * flat(online), rtol=1e-12, atol=1e-15)
 
 

@@ -7,10 +7,10 @@ import optax
 import pytest
 
 from arac.learning.losses import deterministic_actor_loss, q_loss, smoothed_target
-from arac.learning.sac_updates import draw
+from arac.learning.sac_updates import sample_batch
 from arac.learning.td3_updates import (
     Learner,
-    Rules,
+    UpdateConfig,
     actor_updates,
     begin_actor,
     critic_step,
@@ -18,14 +18,14 @@ from arac.learning.td3_updates import (
     learner_updates,
 )
 from arac.models.critics import BranchedQ, TwinCritic, TwinQ, init_twin_critic
-from arac.models.mlp import MLP, LayerNorm, Style
+from arac.models.mlp import MLP, LayerNorm, LayerStyle
 from arac.models.policies import DeterministicPolicy
-from arac.models.stacked import members, over_members, stack, to_numpy
+from arac.models.stacked import members, stack, to_numpy, vmap_init
 from arac.replay.buffer import Batch, ReplayBuffer, gather
 from arac.replay.episode import Episode
 
 OBS, ACT = 3, 2
-RULES = Rules(actor_learning_rate=1e-3, critic_learning_rate=2e-3, tau=0.1, batch_size=8)
+RULES = UpdateConfig(actor_learning_rate=1e-3, critic_learning_rate=2e-3, tau=0.1, batch_size=8)
 
 
 target_of = jax.jit(smoothed_target)
@@ -51,8 +51,8 @@ def critic(seed=1):
     return TwinCritic(online, init_twin_critic(jax.random.key(seed + 1), OBS, ACT, (16, 16)).online)
 
 
-def learner(seed=0, rules=RULES):
-    return Learner.begin(rules, policy(seed), critic(seed + 10))._replace(target_policy=policy(seed + 20))
+def learner(seed=0, update_config=RULES):
+    return Learner.begin(update_config, policy(seed), critic(seed + 10))._replace(target_policy=policy(seed + 20))
 
 
 def filled(seed=0):
@@ -63,7 +63,7 @@ def filled(seed=0):
         observations = rng.normal(size=(steps + 1, OBS)).astype(np.float32)
         actions = rng.uniform(-1, 1, (steps, ACT)).astype(np.float32)
         replay.extend([Episode(observations, actions, rewards, bool(steps % 2), float(rewards.sum()), steps)])
-    return replay.contents
+    return replay.view
 
 
 def batch(seed=0, size=8):
@@ -107,10 +107,10 @@ def test_the_target_takes_the_smaller_q_of_a_smoothed_action():
 
 def test_the_smoothing_noise_is_scaled_and_then_clipped():
     """With an enormous deviation every action of the target is off by exactly the clip, up or down."""
-    rules = RULES._replace(target_noise=1e6, target_noise_clip=0.25)
+    update_config = RULES._replace(target_noise=1e6, target_noise_clip=0.25)
     data, start = batch(), learner()
     noise = np.random.default_rng(0).choice(np.float32([-1, 1]), (8, ACT))
-    _, loss = jax.jit(critic_step, static_argnums=0)(rules, start.critic, start.target_policy, 0.9, data, noise)
+    _, loss = jax.jit(critic_step, static_argnums=0)(update_config, start.critic, start.target_policy, 0.9, data, noise)
     target = target_of(start.critic.critic.target, start.target_policy, data, 0.25 * noise, 0.9)
     q = both_q(start.critic.critic.online, np.asarray(data.observation), np.asarray(data.action))
     assert float(loss) == pytest.approx(float(((q - np.asarray(target)) ** 2).mean(1).sum()), rel=1e-4)
@@ -122,8 +122,8 @@ def slope(loss, tree, leaf, index, step=1e-2):
 
     @jax.jit
     def at(shift):
-        moved = [part.at[index].add(shift) if number == leaf else part for number, part in enumerate(leaves)]
-        return loss(jax.tree.unflatten(structure, moved))
+        soft_update = [part.at[index].add(shift) if number == leaf else part for number, part in enumerate(leaves)]
+        return loss(jax.tree.unflatten(structure, soft_update))
 
     return (float(at(step)) - float(at(-step))) / (2 * step)
 
@@ -151,15 +151,15 @@ def test_the_actor_climbs_the_first_q_alone():
 
 
 @jax.jit
-def drawn_batch(contents, key):
+def drawn_batch(view, key):
     """The first batch of a loop with this key, and its noise."""
-    drawn = draw(8, contents, jax.random.fold_in(key, 0))
-    return gather(contents, drawn.positions), drawn.noise
+    drawn = sample_batch(8, view, jax.random.fold_in(key, 0))
+    return gather(view, drawn.positions), drawn.noise
 
 
-def run(learners, start, stop, *, rules=RULES, discounts=(0.99,), seed=5):
+def run(learners, start, stop, *, update_config=RULES, discounts=(0.99,), seed=5):
     keys = jax.random.split(jax.random.key(seed), len(discounts))
-    return learner_updates(rules, learners, jnp.array(discounts), filled(), keys, start, stop)
+    return learner_updates(update_config, learners, jnp.array(discounts), filled(), keys, start, stop)
 
 
 def test_the_actor_and_the_targets_move_with_every_second_update():
@@ -179,11 +179,11 @@ def test_the_actor_and_the_targets_move_with_every_second_update():
 
 
 def test_the_critics_target_can_move_with_every_update():
-    rules = RULES._replace(critic_target="every")
+    update_config = RULES._replace(critic_target="every")
     before = stack([learner()])
-    first, _ = run(before, 0, 1, rules=rules)
+    first, _ = run(before, 0, 1, update_config=update_config)
     assert_same_trees(first.target_policy, before.target_policy, rtol=0, atol=0)
-    second, _ = run(first, 1, 2, rules=rules)
+    second, _ = run(first, 1, 2, update_config=update_config)
     for after, old in ((first, before), (second, first)):
         critic = after.critic.critic
         assert_same_trees(critic.target, a_tenth_nearer(old.critic.critic.target, critic.online))
@@ -197,8 +197,8 @@ def test_the_first_step_of_adam_goes_against_the_gradient_by_the_learning_rate()
         old = before.actor.policy if name == "actor" else before.critic.critic.online
         new = after.actor.policy if name == "actor" else after.critic.critic.online
         steps = np.concatenate([np.ravel(n - o) for n, o in zip(*map(jax.tree.leaves, (new, old)), strict=True)])
-        moved = np.abs(steps[np.abs(steps) > 1e-7])
-        assert np.quantile(moved, 0.5) == pytest.approx(rate, rel=0.02)
+        soft_update = np.abs(steps[np.abs(steps) > 1e-7])
+        assert np.quantile(soft_update, 0.5) == pytest.approx(rate, rel=0.02)
 
 
 def test_how_updates_are_cut_into_calls_changes_nothing():
@@ -222,10 +222,10 @@ def test_learners_side_by_side_are_as_each_alone():
 
 def test_without_delay_smoothing_and_with_one_q_it_is_ddpg():
     """ERL's learner, one update in terms of Optax and the closed formula of DDPG's target."""
-    rules = RULES._replace(target_noise=0.0, policy_delay=1, gradient_clip=0.01)
-    q = TwinQ(jax.jit(lambda key: over_members(init_branched_q, key, 1))(jax.random.key(0)))
-    start = Learner.begin(rules, policy(), TwinCritic(q, q))
-    after, _ = run(stack([start]), 0, 1, rules=rules)
+    update_config = RULES._replace(target_noise=0.0, policy_delay=1, gradient_clip=0.01)
+    q = TwinQ(jax.jit(lambda key: vmap_init(init_branched_q, key, 1))(jax.random.key(0)))
+    start = Learner.begin(update_config, policy(), TwinCritic(q, q))
+    after, _ = run(stack([start]), 0, 1, update_config=update_config)
     data, _ = drawn_batch(filled(), jax.random.split(jax.random.key(5), 1)[0])
 
     def loss(online):
@@ -247,15 +247,15 @@ def test_without_delay_smoothing_and_with_one_q_it_is_ddpg():
 
 def test_a_critic_alone_and_an_actor_alone_are_the_same_steps():
     """CEM-TD3's loops: the critic's target uses the actor itself, and follows with every update."""
-    start, contents, key = learner(), filled(), jax.random.key(3)
-    after, _ = critic_updates(RULES, start.critic, start.actor.policy, 0.9, contents, key, 0, 1)
-    data, noise = drawn_batch(contents, key)
+    start, view, key = learner(), filled(), jax.random.key(3)
+    after, _ = critic_updates(RULES, start.critic, start.actor.policy, 0.9, view, key, 0, 1)
+    data, noise = drawn_batch(view, key)
     expected, _ = jax.jit(critic_step, static_argnums=0)(RULES, start.critic, start.actor.policy, 0.9, data, noise)
     assert_same_trees(after.critic.online, expected.critic.online)
     old, online = start.critic.critic.target, expected.critic.online
     assert_same_trees(after.critic.target, a_tenth_nearer(old, online))
     actor, total = actor_updates(
-        RULES, begin_actor(RULES, start.actor.policy), after.critic.online, contents, key, 0, 50
+        RULES, begin_actor(RULES, start.actor.policy), after.critic.online, view, key, 0, 50
     )  # fmt: skip
     later = actor_loss(actor.policy, after.critic.online, data.observation)
     assert float(later) < float(actor_loss(start.actor.policy, after.critic.online, data.observation))
@@ -266,12 +266,12 @@ def test_the_loops_compile_once_whatever_the_counts():
     before = learner_updates._cache_size()
     learners = stack([learner()])
     for start, stop in ((0, 3), (3, 4), (4, 40)):
-        learners, _ = run(learners, start, stop, rules=RULES._replace(tau=0.07))
+        learners, _ = run(learners, start, stop, update_config=RULES._replace(tau=0.07))
     assert learner_updates._cache_size() == before + 1
 
 
-@pytest.mark.parametrize("style", [Style("relu"), Style("tanh"), Style("leaky_relu"), Style("elu"),
-                                   Style("tanh", "before"), Style("elu", "after")])  # fmt: skip
+@pytest.mark.parametrize("style", [LayerStyle("relu"), LayerStyle("tanh"), LayerStyle("leaky_relu"), LayerStyle("elu"),
+                                   LayerStyle("tanh", "before"), LayerStyle("elu", "after")])  # fmt: skip
 def test_a_network_is_the_same_in_numpy_and_in_jax(style):
     network = MLP.init(jax.random.key(0), (4, 9, 7, 2), style)
     x = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
@@ -292,10 +292,10 @@ def test_styles_are_what_their_names_say():
         return scale * (values - values.mean()) / np.sqrt(values.var() + 1e-5) + 1
 
     elu = np.where(x[0] > 0, x[0], np.exp(x[0]) - 1)
-    np.testing.assert_allclose(through(Style("leaky_relu")), np.where(x[0] > 0, x[0], 0.01 * x[0]), rtol=1e-6)
-    np.testing.assert_allclose(through(Style("elu")), elu, rtol=1e-5)
-    np.testing.assert_allclose(through(Style("elu", "after")), normed(elu), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(through(Style("tanh", "before")), np.tanh(normed(x[0])), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(through(LayerStyle("leaky_relu")), np.where(x[0] > 0, x[0], 0.01 * x[0]), rtol=1e-6)
+    np.testing.assert_allclose(through(LayerStyle("elu")), elu, rtol=1e-5)
+    np.testing.assert_allclose(through(LayerStyle("elu", "after")), normed(elu), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(through(LayerStyle("tanh", "before")), np.tanh(normed(x[0])), rtol=1e-4, atol=1e-5)
 
 
 def test_erls_critic_has_a_branch_for_the_state_and_one_for_the_action():

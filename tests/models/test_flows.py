@@ -48,15 +48,15 @@ def test_inverse_undoes_a_chain_both_ways_with_the_same_log_det(dtype, drawn):
     exact, points = drawn
     flows, points = cast(exact, dtype), points.astype(dtype)
     bound = rounding(exact, points, dtype)
-    moved, log_det = radial.forward_log_det(flows, points)
-    there, inverse_log_det = radial.inverse_log_det(flows, moved)
+    soft_update, log_det = radial.forward_log_det(flows, points)
+    there, inverse_log_det = radial.inverse_log_det(flows, soft_update)
     back = radial.forward(flows, radial.inverse_log_det(flows, points)[0])
     assert np.linalg.norm(there - points, axis=-1).max() <= bound
     assert np.linalg.norm(back - points, axis=-1).max() <= bound
     # The log-determinant changes with the point by at most d / alpha for each flow.
     steepness = 1 + 2 * points.shape[-1] * sum(1 / parameters(flow)[1] for flow in exact)
     np.testing.assert_allclose(inverse_log_det, log_det, rtol=0, atol=bound * steepness)
-    np.testing.assert_array_equal(moved, radial.forward(flows, points))
+    np.testing.assert_array_equal(soft_update, radial.forward(flows, points))
 
 
 @given(drawn=single(), distance=st.sampled_from(DISTANCES))
@@ -79,10 +79,10 @@ def test_chain_applies_the_first_flow_first_and_adds_log_dets(drawn):
     z, total = points, 0.0
     for flow in flows:
         z, total = paper_forward(flow, z), total + paper_log_det(flow, z)
-    moved, log_det = radial.forward_log_det(flows, points)
+    soft_update, log_det = radial.forward_log_det(flows, points)
     bound = rounding(flows, points, np.float64)
     steepness = 1 + 2 * points.shape[-1] * sum(1 / parameters(flow)[1] for flow in flows)
-    np.testing.assert_allclose(moved, z, rtol=0, atol=bound)
+    np.testing.assert_allclose(soft_update, z, rtol=0, atol=bound)
     np.testing.assert_allclose(log_det, np.broadcast_to(total, log_det.shape), rtol=0, atol=bound * steepness)
 
 
@@ -204,8 +204,8 @@ def test_gradients_by_the_parameters_are_central_differences_of_the_papers_formu
     points = flow.centre + directions(3) * np.linspace(0.3, 4, 4)[:, None]
 
     def reference(flow):
-        moved, back = paper_forward(flow, points), bisected_inverse(flow, points)
-        return np.array([np.sin(moved).sum(), np.sin(back).sum(), paper_log_det(flow, points).sum()])
+        soft_update, back = paper_forward(flow, points), bisected_inverse(flow, points)
+        return np.array([np.sin(soft_update).sum(), np.sin(back).sum(), paper_log_det(flow, points).sum()])
 
     with jax.enable_x64(True):
         gradient = summed_gradients(flow, points)
@@ -227,8 +227,8 @@ def test_flow_starts_close_to_the_identity():
         return flows, *jax.vmap(lambda flow: (flow.forward(z), flow.log_det(z)))(flows)
 
     z = 3 * np.random.default_rng(0).normal(size=(50, 6)).astype(np.float32)
-    flows, moved, log_det = start(jax.random.split(jax.random.key(0), 300), z)
-    assert np.linalg.norm(moved - z, axis=-1).max() < 0.06
+    flows, soft_update, log_det = start(jax.random.split(jax.random.key(0), 300), z)
+    assert np.linalg.norm(soft_update - z, axis=-1).max() < 0.06
     assert np.abs(log_det).max() < 6 * 0.06
     assert np.abs(flows.alpha - 1).max() < 0.04
     assert np.abs(flows.centre).max() < 0.1 * 5.5
@@ -260,8 +260,8 @@ def test_points_on_a_ray_keep_their_order(drawn):
     flow, _ = drawn
     radii = np.array([0, 1e-3, 0.1, 1, 3, 10, 100])[:, None]
     direction = directions(flow.centre.size, 1)
-    moved = np.linalg.norm(flow.forward(flow.centre + radii * direction) - flow.centre, axis=-1)
-    assert (np.diff(moved) > 0).all()
+    soft_update = np.linalg.norm(flow.forward(flow.centre + radii * direction) - flow.centre, axis=-1)
+    assert (np.diff(soft_update) > 0).all()
 
 
 def test_batch_axes_are_kept_and_no_flows_are_the_identity():
@@ -269,6 +269,6 @@ def test_batch_axes_are_kept_and_no_flows_are_the_identity():
     flow = cast(RadialFlow(np.ones(4), 0.5, -0.5), np.float32)
     assert flow.log_det(z).shape == (2, 3)
     np.testing.assert_array_equal(flow.forward(z)[1, 2], flow.forward(z[1, 2]))
-    moved, log_det = radial.forward_log_det((), z)
-    np.testing.assert_array_equal(moved, z)
+    soft_update, log_det = radial.forward_log_det((), z)
+    np.testing.assert_array_equal(soft_update, z)
     np.testing.assert_array_equal(log_det, np.zeros((2, 3)))

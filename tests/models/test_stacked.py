@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from arac.models.stacked import over_members, put, stack, take, to_numpy, top_k
+from arac.models.stacked import put, stack, take, to_numpy, top_k, vmap_init
 
 
 def numbered(*numbers):
@@ -74,7 +74,7 @@ def test_over_members_makes_members_that_differ_each_from_a_key_of_its_own():
         return {"weights": jax.random.normal(key, (3, 2)), "same": jnp.ones(2)}
 
     key = jax.random.key(0)
-    population = over_members(init, key, 4)
+    population = vmap_init(init, key, 4)
     assert len({member.tobytes() for member in np.asarray(population["weights"])}) == 4
     wanted = stack([init(member_key) for member_key in jax.random.split(key, 4)])
     jax.tree.map(np.testing.assert_allclose, population, wanted)

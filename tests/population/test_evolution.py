@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from arac.models.mlp import MLP, Style
+from arac.models.mlp import MLP, LayerStyle
 from arac.population.bandit import allocate, ucb_scores
 from arac.population.cem import Distribution, ask, cem_weights, tell
-from arac.population.genetic import Crossover, Mutation, bred, crossover, mutate, plan, tournament
+from arac.population.genetic import Crossover, Mutation, crossover, mutate, next_population, plan, tournament
 
 MUTATION = Mutation(
     fraction=0.1, strength=0.1, super_strength=10.0, super_probability=0.05, reset_probability=0.05
@@ -167,7 +167,7 @@ def test_how_many_units_a_crossover_exchanges(units, share):
 
 
 def test_mutation_leaves_norms_alone():
-    network = MLP.init(jax.random.key(0), (5, 8, 2), Style("elu", norm="after"))
+    network = MLP.init(jax.random.key(0), (5, 8, 2), LayerStyle("elu", norm="after"))
     changed = jax.jit(mutate, static_argnums=2)(jax.random.key(1), network, MUTATION._replace(fraction=1.0))
     np.testing.assert_array_equal(changed.norms[0].scale, network.norms[0].scale)
     assert (np.asarray(changed.weights[0]) != np.asarray(network.weights[0])).all()
@@ -228,7 +228,7 @@ def test_breeding_copies_crosses_and_mutates_what_the_plan_says():
     )
     for seed in range(20):
         made = planned(np.random.default_rng(seed).normal(size=10), seed)
-        after = bred(population, made, jax.random.key(seed), MUTATION._replace(fraction=1.0))
+        after = next_population(population, made, jax.random.key(seed), MUTATION._replace(fraction=1.0))
         weights = np.asarray(after.weights[0])
         np.testing.assert_array_equal(np.asarray(after.biases[0])[:, 0], made.sources)
         untouched = sorted(set(range(10)) - set(made.pairs.ravel()) - set(made.mutants.nonzero()[0]))
@@ -240,14 +240,14 @@ def test_breeding_copies_crosses_and_mutates_what_the_plan_says():
 
 
 def test_breeding_compiles_once_whatever_the_plan():
-    from arac.population.genetic import _bred
+    from arac.population.genetic import _next_population
 
     population = individual(1.0)
     population = jax.tree.map(lambda leaf: jnp.stack([leaf] * 10), population)
-    before = _bred._cache_size()
+    before = _next_population._cache_size()
     for seed in range(10):
-        bred(population, planned(np.arange(10.0), seed), jax.random.key(seed), MUTATION)
-    assert _bred._cache_size() == before + 1
+        next_population(population, planned(np.arange(10.0), seed), jax.random.key(seed), MUTATION)
+    assert _next_population._cache_size() == before + 1
 
 
 # --- Shares among learners ---

@@ -6,13 +6,13 @@ import shutil
 import numpy as np
 import pytest
 import safetensors.numpy
-from test_hostile import SMALL, newest, replace_state, reseal
+from test_hostile import SMALL, newest, rehash, replace_state
 from torture import digest
 
 import arac
 from arac import cli
 from arac.storage import checkpoint, verify
-from arac.utils.atomic_io import seal
+from arac.utils.atomic_io import checksum
 
 
 @pytest.fixture(scope="module")
@@ -85,12 +85,12 @@ def other_counter(run):
 
 def gap_in_replay(run):
     table = json.loads((newest(run) / "manifest.json").read_text())
-    reseal(run, segments=[*table["segments"][:-2], table["segments"][-1]])
+    rehash(run, segments=[*table["segments"][:-2], table["segments"][-1]])
 
 
 def lost_beginning_of_replay(run):
     table = json.loads((newest(run) / "manifest.json").read_text())
-    reseal(run, segments=table["segments"][1:])
+    rehash(run, segments=table["segments"][1:])
 
 
 def changed_row(run):
@@ -113,7 +113,7 @@ def rows_that_contradict_each_other(run):
     data = "".join(json.dumps(row) + "\n" for row in rows).encode()
     (run / "evaluations.jsonl").write_bytes(data)
     table = json.loads((newest(run) / "manifest.json").read_text())
-    reseal(run, metrics={**table["metrics"], "evaluations.jsonl": seal(data)._asdict()})
+    rehash(run, metrics={**table["metrics"], "evaluations.jsonl": checksum(data)._asdict()})
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_a_checkpoint_that_was_being_removed_is_a_leftover(run):
 def test_it_says_of_every_checkpoint_what_resume_would(run):
     """One that is sealed, but lies outside of replay."""
     table = json.loads((newest(run) / "manifest.json").read_text())
-    reseal(run, mark={**table["mark"], "row": 10**9})
+    rehash(run, mark={**table["mark"], "row": 10**9})
     assert any(level == "damaged" and "outside of replay" in text for level, text in findings(run))
     said = []
     arac.resume(run, say=said.append, callback=lambda *_: False)

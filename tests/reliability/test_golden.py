@@ -10,7 +10,7 @@ import pytest
 import arac
 from arac.storage import verify
 from arac.storage.manifest import FORMAT
-from arac.storage.run_spec import Description
+from arac.storage.run_spec import RunSpec
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CASES = [
@@ -55,7 +55,7 @@ def test_a_target_of_before_elites_were_free_was_per_action_dimension():
     for settings in (table["config"], identity["config"]):
         del settings["ar_felt_by"]
         settings["ar_target"] = 0.25
-    then = Description.from_table(table)
+    then = RunSpec.from_table(table)
     assert (then.config.ar_target, then.config.ar_felt_by) == (0.75, "all")
     assert now.differences(identity) == []
     assert arac.ARAC("Hopper-v5").description.differences(identity)

@@ -21,7 +21,7 @@ import arac
 from arac import cli
 from arac.replay.buffer import sample
 from arac.storage import agent_file, checkpoint, manifest, pytree_io, verify
-from arac.utils.atomic_io import Seal, seal, sha256
+from arac.utils.atomic_io import Checksum, checksum, sha256
 
 SMALL = {
     "hidden_size": 16,
@@ -64,7 +64,7 @@ def restored(folder, description):
     """The bytes of the state and of a sample of replay that a resume would begin with, and what it skipped."""
     replay = arac.algorithms.base.init_replay(description.config, description.env)
     loaded = checkpoint.load(folder, description.outline(), description.differences, replay)
-    batch = sample(replay.contents, jax.random.key(0), 200)
+    batch = sample(replay.view, jax.random.key(0), 200)
     arrays = [*pytree_io.to_arrays(loaded.state).values(), *map(np.asarray, batch)]
     return sha256(b"".join(array.tobytes() for array in arrays)), loaded.skipped
 
@@ -172,7 +172,7 @@ class Payload:
         return Path.touch, (self.path,)
 
 
-def reseal(folder, **changes):
+def rehash(folder, **changes):
     """Changes the newest manifest as somebody would who knows how it is sealed."""
     path = newest(folder) / "manifest.json"
     table = {**json.loads(path.read_text()), **changes}
@@ -183,7 +183,7 @@ def reseal(folder, **changes):
 def replace_state(folder, data):
     """Another state in the newest checkpoint, with a manifest that vouches for it."""
     (newest(folder) / "state.safetensors").write_bytes(data)
-    reseal(folder, state=seal(data)._asdict())
+    rehash(folder, state=checksum(data)._asdict())
 
 
 def test_the_payload_would_work(tmp_path):
@@ -200,7 +200,7 @@ def test_a_pickle_in_place_of_a_file_is_not_read_as_one(where, run, saved, tmp_p
         segment = run / "replay" / manifest.read(newest(run) / "manifest.json").segments[-1].name
         segment.write_bytes(data)
         *others, [first, count, *_] = json.loads((newest(run) / "manifest.json").read_text())["segments"]
-        reseal(run, segments=[*others, [first, count, *seal(data)]])
+        rehash(run, segments=[*others, [first, count, *checksum(data)]])
     elif where == "manifest":
         (newest(run) / "manifest.json").write_bytes(data)
     elif where == "config":
@@ -339,7 +339,7 @@ def test_a_strange_config_is_refused_or_passed_over_quickly(text, run):
 def test_a_manifest_cannot_have_files_cut_that_are_not_its_own(name, run, tmp_path, description, known):
     (tmp_path / "victim").write_text("precious")
     metrics = json.loads((newest(run) / "manifest.json").read_text())["metrics"]
-    reseal(run, metrics={**metrics, name: Seal(0, sha256(b""))._asdict()})
+    rehash(run, metrics={**metrics, name: Checksum(0, sha256(b""))._asdict()})
     assert restored(run, description)[0] == known[1]
     arac.resume(run, say=lambda _: None)
     assert (tmp_path / "victim").read_text() == "precious"
@@ -371,7 +371,7 @@ def test_a_manifest_cannot_have_files_cut_that_are_not_its_own(name, run, tmp_pa
     ],
 )
 def test_a_manifest_that_does_not_fit_together_is_skipped(change, run, description, known):
-    reseal(run, **change)
+    rehash(run, **change)
     found, skipped = restored(run, description)
     assert found == known[1]
     assert len(skipped) == 1
@@ -390,7 +390,7 @@ def wrong_segment(run, **changes):
     arrays = {**safetensors.numpy.load_file(path), **changes}
     data = safetensors.numpy.save({name: array for name, array in arrays.items() if array is not None})
     path.write_bytes(data)
-    reseal(run, segments=[*others, [first, count, *seal(data)]])
+    rehash(run, segments=[*others, [first, count, *checksum(data)]])
 
 
 @pytest.mark.parametrize("lengths", [[-1], [0], [2**62], [], [[1]], [1, 1, 1, 1]])
@@ -463,7 +463,7 @@ def test_a_saved_agent_of_a_newer_format_is_refused_by_name(saved):
 
 @pytest.mark.parametrize("command", ["resume", "evaluate", "doctor"])
 def test_a_run_of_a_newer_format_is_refused_by_name(command, run, capsys):
-    reseal(run, format=9, arac="8.0")
+    rehash(run, format=9, arac="8.0")
     before = digest(run)
     assert cli.main([command, str(run)]) == (3 if command == "doctor" else 2)
     out, err = capsys.readouterr()

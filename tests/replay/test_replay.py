@@ -50,7 +50,7 @@ jitted_sample = jax.jit(sample, static_argnames="batch_size")
 
 
 def sampled(buffer, count=4096, seed=0):
-    batch = jitted_sample(buffer.contents, jax.random.key(seed), count)
+    batch = jitted_sample(buffer.view, jax.random.key(seed), count)
     columns = (batch.observation, batch.action, batch.reward, batch.terminal, batch.next_observation)
     rows = np.concatenate([np.asarray(column, float).reshape(count, -1) for column in columns], axis=1).tolist()
     return [((o0, o1), (a0, a1), reward, bool(end), (n0, n1)) for o0, o1, a0, a1, reward, end, n0, n1 in rows]
@@ -155,16 +155,16 @@ def test_writing_compiles_once_whatever_the_lengths():
 
 def test_sampling_inside_a_jitted_function_compiles_once_while_the_buffer_fills():
     buffer = ReplayBuffer(40, 2, 2)
-    jitted = jax.jit(lambda contents, key: sample(contents, key, 16))
+    jitted = jax.jit(lambda view, key: sample(view, key, 16))
     for number in range(8):
         buffer.extend([numbered_episode(number, number + 3)])
-        jitted(buffer.contents, jax.random.key(number))
+        jitted(buffer.view, jax.random.key(number))
     assert jitted._cache_size() == 1
 
 
 def assert_same_samples(one, other):
     for seed in range(3):
-        batches = (jitted_sample(buffer.contents, jax.random.key(seed), 4096) for buffer in (one, other))
+        batches = (jitted_sample(buffer.view, jax.random.key(seed), 4096) for buffer in (one, other))
         jax.tree.map(np.testing.assert_array_equal, *batches)
 
 

@@ -378,7 +378,7 @@ def test_a_request_to_stop_is_heard_while_workers_play(tmp_path):
     progress = Progress()
     with (
         LocalPool(envs.check("helpers:Gate-v0", kwargs={"key": str(tmp_path / "key")}), 1) as pool,
-        progress.heeding_signals(),
+        progress.handle_signals(),
     ):
         timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()

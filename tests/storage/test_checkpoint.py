@@ -15,7 +15,7 @@ from arac.storage import checkpoint
 from arac.storage.checkpoint import fill, list_checkpoints, save, set_aside_after
 from arac.storage.pytree_io import from_arrays, outline, size_in_bytes, to_arrays
 from arac.utils import atomic_io
-from arac.utils.atomic_io import Seal, sha256
+from arac.utils.atomic_io import Checksum, sha256
 
 
 class State(NamedTuple):
@@ -40,7 +40,7 @@ def blank(tree):
 
 
 TEMPLATE = blank(state_at(10))
-METRICS = {"evaluations.jsonl": Seal(17, sha256(b"")), "episodes.csv": Seal(0, sha256(b""))}
+METRICS = {"evaluations.jsonl": Checksum(17, sha256(b"")), "episodes.csv": Checksum(0, sha256(b""))}
 RUN = {"algorithm": "arac", "environment": {"id": "Hopper-v5"}, "config": {"flows": 3}}
 
 
@@ -116,7 +116,7 @@ def assert_same_replay(one, other):
     assert one.mark == other.mark
     assert len(one) == len(other)
     for seed in range(3):
-        batches = [sample(replay.contents, jax.random.key(seed), 64) for replay in (one, other)]
+        batches = [sample(replay.view, jax.random.key(seed), 64) for replay in (one, other)]
         jax.tree.map(np.testing.assert_array_equal, *batches)
 
 

@@ -13,7 +13,7 @@ from drawn_agents import drawn
 import arac
 from arac.agents.classes import AGENTS
 from arac.cli import main
-from arac.models.mlp import MLP, Style
+from arac.models.mlp import MLP, LayerStyle
 from arac.models.policies import FlowPolicy
 
 ROOT = Path(__file__).parents[2]
@@ -59,10 +59,10 @@ def test_with_noise_and_one_by_one(name, tmp_path):
     np.testing.assert_allclose(actions, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", get_args(Style.__annotations__["activation"]))
+@pytest.mark.parametrize("name", get_args(LayerStyle.__annotations__["activation"]))
 def test_activations_of_all_kinds(name):
     x = np.linspace(-3, 3, 61, dtype=np.float32)
-    expected = MLP((np.eye(61), np.eye(61)), (x, 0 * x), style=Style(name))(0 * x)
+    expected = MLP((np.eye(61), np.eye(61)), (x, 0 * x), style=LayerStyle(name))(0 * x)
     actions = runpy.run_path(str(EXAMPLE))["ACTIVATIONS"][name](x)
     np.testing.assert_allclose(actions, expected, rtol=1e-6)
 

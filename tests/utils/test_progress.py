@@ -28,7 +28,7 @@ def test_the_time_of_a_phase_adds_up_over_its_visits():
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_waits_for_a_safe_point_and_a_second_one_does_not(number):
     progress, before = Progress(), signal.getsignal(number)
-    with progress.heeding_signals():
+    with progress.handle_signals():
         progress.check()
         os.kill(os.getpid(), number)
         with pytest.raises(Interrupted):
@@ -43,7 +43,7 @@ def test_a_signal_that_the_process_was_told_to_ignore_stays_ignored():
     """As `nohup` does with the loss of the terminal."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with (progress := Progress()).heeding_signals():
+        with (progress := Progress()).handle_signals():
             os.kill(os.getpid(), signal.SIGHUP)
             progress.check()
     finally:

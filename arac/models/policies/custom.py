@@ -13,7 +13,7 @@ import numpy as np
 from arac.envs import EnvSpec, name_of
 from arac.errors import UserError
 from arac.models.policies import Policy
-from arac.models.stacked import over_members, to_numpy
+from arac.models.stacked import to_numpy, vmap_init
 from arac.utils.text import in_a_line
 
 _METHODS = ("init", "act", "sample", "log_prob", "mode")
@@ -30,7 +30,7 @@ class CustomPolicy(Policy, Protocol):
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
-class Own:
+class CustomPolicyAdapter:
     """A user's policy, with its class as a part of the tree's structure.
 
     For JAX two registered dataclasses with the same fields have equal structures, whatever their classes: what was
@@ -41,8 +41,8 @@ class Own:
     kind: type[CustomPolicy] = field(metadata={"static": True})
 
     @staticmethod
-    def init(kind: type[CustomPolicy], key: jax.Array, env: EnvSpec) -> "Own":
-        return Own(kind.init(key, env.observation_size, env.action_size), kind)
+    def init(kind: type[CustomPolicy], key: jax.Array, env: EnvSpec) -> "CustomPolicyAdapter":
+        return CustomPolicyAdapter(kind.init(key, env.observation_size, env.action_size), kind)
 
     def act(self, observation: Any, noise: Any) -> Any:
         return self.policy.act(observation, noise)
@@ -116,7 +116,7 @@ def _made(kind: Any, env: EnvSpec) -> Any:
                 'mark what is not learned with dataclasses.field(metadata={"static": True}).'
             )
     with _explained(name, "init"):
-        population = jax.jit(partial(over_members, init, size=1))(jax.random.key(0))
+        population = jax.jit(partial(vmap_init, init, size=1))(jax.random.key(0))
     return jax.tree.map(lambda leaf: leaf[0], population)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 from jaxtyping import Array, Float
 
-from arac.models.mlp import MLP, Style, namespace
+from arac.models.mlp import MLP, LayerStyle, namespace
 from arac.models.policies.gaussian import log_density
 
 
@@ -27,7 +27,7 @@ class DeterministicPolicy:
         *,
         hidden: tuple[int, ...],
         exploration: float,
-        style: Style = Style(),  # noqa: B008
+        style: LayerStyle = LayerStyle(),  # noqa: B008
     ) -> "DeterministicPolicy":
         return DeterministicPolicy(MLP.init(key, (observation_size, *hidden, action_size), style), exploration)
 

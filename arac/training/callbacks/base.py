@@ -56,7 +56,7 @@ class _FromFunction(Callback):
         return self._function(agent, evaluation)
 
 
-class Audience:
+class CallbackList:
     """The callbacks of a run together with the agent that they are handed."""
 
     def __init__(self, callbacks: Sequence[Callback], agent: "Agent") -> None:
@@ -82,9 +82,9 @@ class Audience:
 
 
 @contextmanager
-def informed(callbacks: Sequence[Callback], agent: "Agent", run_dir: Path | None) -> Iterator[Audience]:
+def informed(callbacks: Sequence[Callback], agent: "Agent", run_dir: Path | None) -> Iterator[CallbackList]:
     """Tells the callbacks of the beginning and, however it comes, of the end."""
-    audience = Audience(callbacks, agent)
+    audience = CallbackList(callbacks, agent)
     with ExitStack() as begun:
         for each in callbacks:
             each.on_start(agent, run_dir)
