@@ -5,7 +5,16 @@ from collections.abc import Callable
 
 
 class UserError(ValueError):
-    """A mistake in what was asked for. The message is one sentence that says what to do (exit status 2)."""
+    """A mistake in what was asked for. The message is one sentence that says what to do (exit status 2).
+
+    Args:
+        message: the sentence.
+        fields: the settings that it is about, for callers that know where these were given.
+    """
+
+    def __init__(self, message: str, *, fields: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.fields = fields
 
 
 class EnvironmentFailure(RuntimeError):

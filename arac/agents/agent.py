@@ -1,4 +1,4 @@
-"""The Python face: `ARAC("Hopper-v5").learn(1_000_000)`, in the manner of Stable-Baselines3."""
+"""The Python API, in the style of Stable-Baselines3: `ARAC("Hopper-v5").learn(1_000_000)`."""
 
 import os
 import warnings
@@ -13,7 +13,7 @@ import numpy as np
 
 from arac import envs
 from arac.agents.members import Member, Members
-from arac.algorithms.base import Context, Evaluation, init_replay
+from arac.algorithms.base import Context, Evaluation, State, init_replay
 from arac.algorithms.presets import Preset, configured
 from arac.algorithms.registry import Algorithm
 from arac.envs import EnvSpec, Maker
@@ -31,18 +31,22 @@ from arac.storage.run_folder import Run
 from arac.storage.run_spec import RunSpec, check_policy, check_seed
 from arac.training import loop
 from arac.training.callbacks.base import Callback, Callbacks, as_list, informed
+from arac.training.checkpointer import Checkpointer
 from arac.training.display import Pace, choose
 from arac.utils import ray_utils
 from arac.utils.processes import cores
 from arac.utils.progress import Progress
 from arac.utils.validation import check_steps
 
-# What only the built-in stochastic policy has.
+# Settings of the built-in stochastic policy; they have no effect on a custom policy.
 _OF_FLOW_POLICIES = {"flows", "sigma", "ar_base"}
 
 
 class Score(NamedTuple):
-    """The return over whole episodes without noise."""
+    """The returns of whole episodes that were played without exploration noise.
+
+    `mean` and `std` are over `returns`; `returns` and `lengths` have an entry per episode.
+    """
 
     mean: float
     std: float
@@ -51,7 +55,7 @@ class Score(NamedTuple):
 
 
 class Agent:
-    """A system on a task: what it has learned, and the ways to teach, ask, measure and keep it."""
+    """Base class of the agents: an algorithm on an environment, with its settings and what it has learned."""
 
     algorithm: ClassVar[Algorithm]
 
@@ -66,22 +70,22 @@ class Agent:
         policy: type[CustomPolicy] | None = None,
         **config: Any,
     ) -> None:
-        """Sets up a fresh agent with the paper's parameters for this task, where the paper has some.
+        """Create an untrained agent, by default with the paper's parameters for this task if the paper has some.
 
         Args:
             env: a Gymnasium id, a task's short name such as `Hopper`, or a function or class that makes an
-                environment; with continuous observations and bounded continuous actions.
-            seed: fixes every random number of the run.
-            preset: "paper" starts from the paper's parameters for this task; "paper-letter" also from the paper's
-                attraction and repulsion to the letter; "published" and "public-code" have ERL and CERL as their papers
-                or their authors' programs have them; "none" (or False) starts from plain defaults.
-            max_episode_steps: a time limit, needed where the environment has none.
-            env_kwargs: keyword arguments of the environment.
-            policy: an action distribution of your own, for the soft actor-critics (docs/extending.md).
-            **config: any field of the algorithm's config.
+                environment. The observations must be continuous, the actions continuous and bounded.
+            seed: seed of every random number of the run.
+            preset: the settings to start from. "paper" (or True): the paper's parameters for this task; "paper-letter":
+                also attraction and repulsion exactly as the paper writes them; "published" and "public-code": ERL and
+                CERL as in their papers or in their authors' code; "none" (or False): plain defaults.
+            max_episode_steps: time limit of an episode; required if the environment has none.
+            env_kwargs: keyword arguments for the environment's constructor.
+            policy: a custom policy class, for the soft actor-critics (docs/extending.md).
+            **config: any field of the algorithm's config, such as `hidden_size`; overrides the preset.
 
         Raises:
-            UserError: if the environment, the policy or a setting is not what it should be.
+            UserError: if the environment, the policy or a setting is invalid, or the agent does not fit into memory.
         """
         spec = envs.check(env, max_episode_steps=max_episode_steps, kwargs=env_kwargs)
         settings, row = configured(self.algorithm.config, spec.id, config, preset=preset)
@@ -91,15 +95,15 @@ class Agent:
             )
         check_policy(policy, self.algorithm, spec)
         description = RunSpec(self.algorithm, spec, check_seed(seed), settings, row, policy)
-        description.outline()  # refuses what memory cannot hold
+        description.outline()  # raises if the state does not fit into memory
         self._set_up(description, description.first_state())
 
     def _set_up(self, description: RunSpec, state: Any) -> None:
         self.description = description
         self.state = state
         self._replay: ReplayBuffer | None = None
-        self._fitness: np.ndarray | None = None  # of the state, if it was evaluated
-        self._cast: Members | None = None  # the members of a state, once they were asked for
+        self._fitness: np.ndarray | None = None  # of the current state, if it was evaluated
+        self._cast: Members | None = None  # cache: the members of the state they were made for
         self._noise = np.random.default_rng(description.seed)
 
     def __repr__(self) -> str:
@@ -108,25 +112,27 @@ class Agent:
 
     @property
     def config(self) -> Any:
+        """The algorithm's settings."""
         return self.description.config
 
     @property
     def env(self) -> EnvSpec:
+        """The specification of the environment: its id, spaces and time limit."""
         return self.description.env
 
     @property
     def population(self) -> tuple[Member, ...]:
-        """All agents, each of which can act by itself."""
+        """The members of the population; each can act independently."""
         return self._members().population
 
     @property
     def archive(self) -> tuple[Member, ...]:
-        """The earlier policies that ARAC keeps; the other systems keep none."""
+        """The archived earlier policies of ARAC; empty for the other algorithms."""
         return self._members().archive
 
     @property
     def champion(self) -> Member:
-        """The agent to hand over: the fittest one, or what the system has instead (CEM-TD3: its mean)."""
+        """The member that acts for the agent: the fittest one, or for CEM-TD3 the mean of its actor distribution."""
         return self.population[self.state.champion]
 
     def _members(self) -> Members:
@@ -136,7 +142,7 @@ class Agent:
 
     @property
     def replay(self) -> ReplayBuffer:
-        """Made when it is first needed, because it is large."""
+        """The replay buffer; allocated when first used, because it is large."""
         if self._replay is None:
             self._replay = init_replay(self.config, self.env)
         return self._replay
@@ -149,20 +155,25 @@ class Agent:
         progress_bar: bool = False,
         callback: Callbacks = None,
     ) -> Self:
-        """Trains for `total_steps` more environment steps.
+        """Train for `total_steps` more environment steps.
 
         Args:
-            total_steps: how many; whole generations are played, so a few more may come out.
+            total_steps: number of environment steps; training ends with a whole generation, so it may take a few more.
             run_dir: a new folder for metrics and checkpoints; without one nothing is written.
-            progress_bar: show a live panel, or plain lines where the output is not a terminal.
-            callback: one or a list of `arac.callbacks`, or a function that is called after each generation with this
-                agent and the row of its evaluation, or None; False stops the run.
+            progress_bar: show a live panel, or plain lines if the output is not a terminal.
+            callback: a callback (see `arac.callbacks`), a function, or a list of them. A function is called after each
+                generation with this agent and the row of its evaluation, or None if it was not evaluated; if it returns
+                False, the run stops.
+
+        Returns:
+            This agent.
 
         Raises:
-            UserError: if the numbers do not fit together, or the folder is taken.
-            EnvironmentFailure: if the environment fails.
+            UserError: if the settings do not fit the length of the run or the machine's memory, the folder is in use,
+                or the agent was saved with its policies only.
+            EnvironmentFailure: if the environment or a worker process fails, or the numbers are no longer finite.
             StorageFailure: if the run folder cannot be written.
-            KeyboardInterrupt: after Ctrl-C, with a checkpoint written if there is a run folder.
+            KeyboardInterrupt: on Ctrl-C, after a checkpoint is written if there is a run folder.
         """
         callbacks = as_list(callback)
         if isinstance(self.state, Policies):
@@ -198,21 +209,25 @@ class Agent:
         callback: Callbacks = None,
         say: Callable[[str], None] = warnings.warn,
     ) -> Self:
-        """Goes on with a run, from its newest whole checkpoint, as if it had never stopped.
+        """Resume a run from its newest intact checkpoint, exactly as if it had never stopped.
 
         Args:
             run_dir: the run's folder.
-            total_steps: a new goal, counted from the run's beginning, if it should go further than it was started for.
-            env: the function or class that makes the environment, if the run began with one.
-            policy: the class of your own, if the run began with one.
-            workers: another number of worker processes from here on; results do not depend on it.
-            rollouts: another place for episodes from here on; nor on this.
+            total_steps: a higher number of environment steps, counted from the beginning of the run, to extend it.
+            env: the function or class that makes the environment, if the run was started with one.
+            policy: the custom policy class, if the run was started with one.
+            workers: number of worker processes from here on; results do not depend on it.
+            rollouts: where episodes are played from here on: in local processes or with Ray; results do not depend on
+                it.
             progress_bar: as for `learn`.
             callback: as for `learn`.
-            say: told in a sentence what was found, before training begins.
+            say: called with one sentence at a time about the state of the run, before training begins.
+
+        Returns:
+            The agent, after training to the run's number of steps.
 
         Raises:
-            UserError: if the folder holds no run of this algorithm, or the goal is lower than before.
+            UserError: if the folder holds no run of this algorithm, or `total_steps` is lower than before.
             EnvironmentFailure, StorageFailure, KeyboardInterrupt: as for `learn`.
         """
         folder, callbacks = Path(run_dir), as_list(callback)
@@ -255,16 +270,15 @@ class Agent:
             with progress.handle_signals(), self._training_pool() as pool, display, told as audience:
                 rollouts = Rollouts(pool, self.description.seed, progress)
                 context = Context(self.config, self.env, self.description.seed, target, self.replay, rollouts, progress)
-                keeper = loop.Checkpointer(context, run, self.state, self._come_to)
-                audience.outcome = loop.train(self.algorithm, context, keeper, display, audience)
+                checkpointer = Checkpointer(context, run, self)
+                audience.outcome = loop.train(self.algorithm, context, checkpointer, display, audience)
         if audience.outcome == "interrupted":
             raise Interrupted
 
-    def _come_to(self, state: Any, evaluation: Evaluation | None) -> None:
-        """What acts, is measured and is saved from here on, and how it was measured, if it was."""
-        if state is not self.state:
-            self.state = state
-            self._fitness = None if evaluation is None else evaluation.fitness
+    def update_state(self, state: State, evaluation: Evaluation | None) -> None:
+        """Set the current state and its fitness. Called by the training loop."""
+        self.state = state
+        self._fitness = None if evaluation is None else evaluation.fitness
 
     def _training_pool(self) -> LocalPool | RayPool:
         if self.config.rollouts == "ray":
@@ -280,7 +294,22 @@ class Agent:
     def predict(
         self, observation: Any, state: None = None, episode_start: Any = None, deterministic: bool = False
     ) -> tuple[np.ndarray, None]:
-        """The champion's action, as `Member.predict` has it; in the manner of Stable-Baselines3."""
+        """Return the champion's action for one observation or a batch of them, in the environment's units.
+
+        The signature is that of Stable-Baselines3's `predict`.
+
+        Args:
+            observation: as the environment returns it, or flattened; a batch has a leading axis.
+            state: ignored; the policy has no memory.
+            episode_start: ignored.
+            deterministic: act without noise.
+
+        Returns:
+            The action or the batch of actions, and None in place of a recurrent state.
+
+        Raises:
+            UserError: if the observation does not fit the environment, or contains NaN or infinity.
+        """
         return self.champion.predict(observation, state, episode_start, deterministic)
 
     def evaluate(
@@ -291,17 +320,22 @@ class Agent:
         reset_seeds: Sequence[int] | None = None,
         progress: Progress | None = None,
     ) -> Score:
-        """The champion over fresh episodes, without noise. Training never sees these episodes' seeds.
+        """Evaluate the champion on fresh episodes without exploration noise.
+
+        Training never uses the seeds of these episodes.
 
         Args:
-            episodes: how many.
-            seed: another number gives other episodes.
-            reset_seeds: instead of both: one episode from `env.reset(seed=...)` with each of these, for a comparison
-                with numbers from elsewhere.
-            progress: to be told of each episode.
+            episodes: number of episodes.
+            seed: selects the episodes; another seed gives other episodes.
+            reset_seeds: replaces `episodes` and `seed`: one episode from `env.reset(seed=...)` with each of these, for
+                a comparison with results from elsewhere.
+            progress: advanced after each episode.
+
+        Returns:
+            The returns and lengths of the episodes, with the returns' mean and standard deviation.
 
         Raises:
-            UserError: if there are no episodes to play, or a seed is none.
+            UserError: if there are no episodes to play, or a seed is invalid.
             EnvironmentFailure: if the environment fails.
         """
         if reset_seeds is not None:
@@ -322,23 +356,24 @@ class Agent:
         return Score(float(returns.mean()), float(returns.std()), returns, np.array([len(e) for e in played]))
 
     def export(self, path: str | os.PathLike[str]) -> None:
-        """Writes the champion into one npz file of plain arrays, to act without JAX and without arac.
+        """Write the champion to one npz file of plain arrays, to act without JAX and without arac.
 
         Raises:
-            UserError: if it is a policy of your own.
+            UserError: if the champion is a custom policy, or the file cannot be written at `path`.
         """
         self.champion.export(path)
 
     def save(self, path: str | os.PathLike[str], *, only: Literal["champion", "population"] | None = None) -> None:
-        """Write the agent into one safetensors file.
+        """Write the agent to one safetensors file.
 
         Args:
             path: the file.
-            only: the champion's policy or the population's policies alone: a small file that acts, is evaluated, filmed
-                and exported like any other, and cannot learn on. By default all that was learned, but for replay.
+            only: save only the champion's policy or the population's policies. An agent loaded from such a small file
+                can act, be evaluated, filmed and exported, but cannot learn. By default all that was learned is saved,
+                without the replay buffer.
 
         Raises:
-            UserError: if `only` is neither.
+            UserError: if `only` is neither, or a keyword argument of the environment is not a plain value.
         """
         if only not in (None, "champion", "population"):
             raise UserError(f"only must be 'champion' or 'population', got {only!r}.")
@@ -354,19 +389,21 @@ class Agent:
         policy: type[CustomPolicy] | None = None,
         say: Callable[[str], None] = warnings.warn,
     ) -> Self:
-        """An agent from a file that `save` wrote, or from a run folder's newest whole checkpoint.
+        """Load an agent from a file that `save` wrote, or from a run folder's newest intact checkpoint.
 
-        It can act, be measured and learn on, with an empty replay buffer; `resume` is the exact way to go on with a
-        run.
+        The agent can act, be evaluated and learn with an empty replay buffer. To continue a run exactly, use `resume`.
 
         Args:
-            path: the file or the folder.
-            env: the function or class that makes the environment, if it began with one.
-            policy: the class of your own, if it began with one.
-            say: told in a sentence if a newer checkpoint is damaged.
+            path: the file or the run folder.
+            env: the function or class that makes the environment, if the agent was created with one.
+            policy: the custom policy class, if the agent was created with one.
+            say: called with a sentence for each newer checkpoint that is damaged.
+
+        Returns:
+            The agent.
 
         Raises:
-            UserError: if there is no such thing, or it is another algorithm's.
+            UserError: if there is no agent at `path`, it is damaged, or it is another algorithm's.
         """
         path = Path(path)
         if not path.is_dir():

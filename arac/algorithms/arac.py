@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +40,7 @@ from arac.models.stacked import take, vmap_init
 from arac.population.archive import Archive, FeltBy, Strategy, Targets, betas
 from arac.replay.episode import Acting
 from arac.utils.rng import stream_key, stream_rng
+from arac.utils.validation import Bounds, Count, NonNegative
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,21 +56,21 @@ class ARACConfig(SoftConfig):
         },
     }  # fmt: skip
 
-    population_size: int = 5
+    population_size: Annotated[int, Bounds(1, 10_000)] = 5
     """Agents (M)."""
-    elites: int = 2
+    elites: Count = 2
     """Fittest agents that train the critic and feel archived policies (K)."""
-    archive_capacity: int = 20
+    archive_capacity: Annotated[int, Bounds(1, 1_000_000)] = 20
     """Earlier policies that the archive keeps (G)."""
-    archive_sample: int = 5
+    archive_sample: Annotated[int, Bounds(1, 10_000)] = 5
     """Archived policies drawn for each elite and generation (n)."""
-    actor_coefficient: float = 1.0
+    actor_coefficient: NonNegative = 1.0
     """Mini-batches of all actors together per environment step (p); each actor gets p/M."""
     strategy: Strategy = "proactive"
     """proactive: away from the worse half, towards the better; reactive: only away, most from the worst."""
-    ar_coefficient: float | Literal["auto"] = "auto"
+    ar_coefficient: Annotated[float | Literal["auto"], Bounds(0)] = "auto"
     """Weight of attraction and repulsion (lambda); auto adapts it to `ar_target`, 0 switches both off."""
-    ar_target: float = 3.0
+    ar_target: Annotated[float, Bounds(1e-06)] = 3.0
     """Divergence from other members that auto aims at, in nats; at 3, two policies share about a fifth."""
     ar_from: Targets = "both"
     """Policies that repel and attract: archive (the paper's, felt by elites), members (another one of the population
@@ -82,13 +83,13 @@ class ARACConfig(SoftConfig):
     ar_base: Base = "whole"
     """What attraction and repulsion move. whole: all of the policy; own, shared: the flows, the other's on its own base
     Gaussian or on the agent's; gaussian: the base Gaussian."""
-    kl_clip: float | Literal["none"] = 1.0
+    kl_clip: Annotated[float | Literal["none"], Bounds(0)] = 1.0
     """Ignore a policy beyond this divergence (nats), for ar_divergence kl; none never does, as in the paper."""
-    flows: int = 3
+    flows: Annotated[int, Bounds(0, 1000)] = 3
     """Radial flows per policy (N)."""
-    sigma: float | Literal["learned"] = 0.4
+    sigma: Annotated[float | Literal["learned"], Bounds(1e-06)] = 0.4
     """Standard deviation of the base Gaussian, or learned from the state."""
-    temperature: float = 0.2
+    temperature: NonNegative = 0.2
     """Weight of the entropy (alpha)."""
 
     def __post_init__(self) -> None:
@@ -96,7 +97,8 @@ class ARACConfig(SoftConfig):
         if self.elites > self.population_size:
             raise UserError(
                 f"elites ({self.elites}) must not exceed population_size ({self.population_size}): "
-                "lower the one or raise the other."
+                "lower the one or raise the other.",
+                fields=("elites", "population_size"),
             )
 
 

@@ -1,6 +1,7 @@
 """CEM-TD3 (CEM-RL, Pourchot and Sigaud): the cross-entropy method over actors, half of which learn with TD3 first."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -24,43 +25,48 @@ from arac.models.policies import DeterministicPolicy
 from arac.models.stacked import put, stack, take, top_k
 from arac.population.cem import Distribution, ask, tell
 from arac.utils.rng import stream_key
+from arac.utils.validation import Bounds, Count, Natural, NonNegative, Share
 
 
 @dataclass(frozen=True, kw_only=True)
 class CEMTD3Config(TargetNoiseConfig, DiscountConfig):
     """CEM-RL with TD3: a Gaussian over actors, half of which learn by gradient before all are judged."""
 
-    population_size: int = 10
+    population_size: Annotated[int, Bounds(1, 10_000)] = 10
     """Actors per generation; an even number, for they are drawn in opposite pairs."""
-    parents: int = 5
+    parents: Count = 5
     """Fittest actors that the new mean and variance are made of."""
-    gradient_actors: int = 5
+    gradient_actors: Natural = 5
     """Actors per generation that learn from the critic first."""
-    initial_variance: float = 1e-3
+    initial_variance: NonNegative = 1e-3
     """Of each parameter."""
-    damping: float = 1e-3
+    damping: NonNegative = 1e-3
     """Variance that is added at first."""
-    final_damping: float = 1e-5
+    final_damping: NonNegative = 1e-5
     """What that falls to."""
-    damping_decay: float = 0.95
+    damping_decay: Share = 0.95
     """Per generation."""
-    hidden_size: int = 400
+    hidden_size: Count = 400
     """Units of the first hidden layer; the second has three quarters of that."""
-    batch_size: int = 100
+    batch_size: Count = 100
     """Transitions per mini-batch."""
-    learning_rate: float = 1e-3
+    learning_rate: NonNegative = 1e-3
     """Adam's learning rate, for actors and critic."""
-    warmup_steps: int = 10_000
+    warmup_steps: Natural = 10_000
     """Environment steps before the first gradient step."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.population_size % 2:
-            raise UserError(f"population_size must be even, for actors are drawn in pairs, got {self.population_size}.")
+            raise UserError(
+                f"population_size must be even, for actors are drawn in pairs, got {self.population_size}.",
+                fields=("population_size",),
+            )
         for name in ("parents", "gradient_actors"):
             if getattr(self, name) > self.population_size:
                 raise UserError(
-                    f"{name} ({getattr(self, name)}) must not exceed population_size ({self.population_size})."
+                    f"{name} ({getattr(self, name)}) must not exceed population_size ({self.population_size}).",
+                    fields=(name, "population_size"),
                 )
 
 

@@ -1,7 +1,7 @@
 """CERL (Khadka et al.): TD3 learners of several horizons share their experience with a genetic algorithm."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import jax
 import numpy as np
@@ -20,6 +20,7 @@ from arac.models.stacked import take, vmap_init
 from arac.population.bandit import allocate, ucb_scores
 from arac.replay.episode import Episode
 from arac.utils.rng import stream_key, stream_rng
+from arac.utils.validation import Bounds, Count, Natural, NonNegative, Share
 
 _STYLE = LayerStyle("elu", norm="after")
 
@@ -47,31 +48,31 @@ class CERLConfig(GeneticConfig, SmoothedConfig):
         },
     }  # fmt: skip
 
-    elite_fraction: float = 0.2
+    elite_fraction: Share = 0.2
     """Of the individuals, that pass on unchanged."""
-    crossover_probability: float = 0.15
+    crossover_probability: Share = 0.15
     """That two selected parents exchange units."""
-    mutation_fraction: float = 0.05
+    mutation_fraction: Share = 0.05
     """Of the weights, that a mutation changes."""
-    reset_probability: float = 0.02
+    reset_probability: Share = 0.02
     """Of the weights that a mutation changes, those drawn anew."""
     critic_target: CriticTarget = "delayed"
     """delayed: the critic's target moves with every update of the actor, as in TD3; every: with every update."""
-    learner_rollouts: int = 10
+    learner_rollouts: Annotated[int, Bounds(1, 10_000)] = 10
     """Episodes of the learners per generation, shared out by their upper confidence bounds."""
-    migration_interval: int = 5
+    migration_interval: Count = 5
     """Generations between copies of the learners into the population."""
-    ucb_coefficient: float = 0.9
+    ucb_coefficient: NonNegative = 0.9
     """Weight of the exploration among learners."""
-    value_step: float = 0.2
+    value_step: Share = 0.2
     """Weight of the newest return in a learner's value."""
-    hidden_size: int = 400
+    hidden_size: Count = 400
     """Units of the first hidden layer; the second has three quarters of that."""
-    learning_rate: float = 1e-3
+    learning_rate: NonNegative = 1e-3
     """Adam's learning rate, for actors."""
-    critic_learning_rate: float = 1e-3
+    critic_learning_rate: NonNegative = 1e-3
     """Adam's learning rate, for the critics."""
-    warmup_steps: int = 2_560
+    warmup_steps: Natural = 2_560
     """Environment steps before the first gradient step: ten mini-batches."""
     discounts: tuple[float, ...] = (0.9, 0.99, 0.997, 0.9995)
     """Discount factor of each learner."""
@@ -79,11 +80,14 @@ class CERLConfig(GeneticConfig, SmoothedConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.discounts or not all(0 <= discount <= 1 for discount in self.discounts):
-            raise UserError(f"discounts must be numbers from 0 to 1, at least one, got {self.discounts}.")
+            raise UserError(
+                f"discounts must be numbers from 0 to 1, at least one, got {self.discounts}.", fields=("discounts",)
+            )
         if self.learner_rollouts < len(self.discounts):
             raise UserError(
                 f"learner_rollouts ({self.learner_rollouts}) must be at least one for each of the "
-                f"{len(self.discounts)} learners."
+                f"{len(self.discounts)} learners.",
+                fields=("learner_rollouts", "discounts"),
             )
 
 

@@ -5,11 +5,11 @@ Every field is a keyword of the Python class and a flag of the command; the line
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, get_type_hints
 
 from arac.errors import UserError
 from arac.models.critics import CriticKind
-from arac.utils.validation import check_range, check_type
+from arac.utils.validation import Bounds, Count, Natural, NonNegative, Share, check_value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,48 +21,50 @@ class Config:
     # Other values than the defaults, by the preset that chooses them.
     named_presets: ClassVar[dict[str, dict[str, Any]]] = {"paper-letter": {}}
 
-    tau: float = 0.005
+    tau: Share = 0.005
     """Step of the slowly moving target network towards the trained one."""
-    learning_rate: float = 3e-4
+    learning_rate: NonNegative = 3e-4
     """Adam's learning rate, for actors and critic."""
-    batch_size: int = 256
+    batch_size: Count = 256
     """Transitions per mini-batch."""
-    hidden_size: int = 256
+    hidden_size: Count = 256
     """Units per hidden layer."""
-    replay_capacity: int = 1_000_000
+    replay_capacity: Count = 1_000_000
     """Transitions that replay keeps."""
-    warmup_steps: int = 10_000
+    warmup_steps: Natural = 10_000
     """Environment steps with uniformly random actions at the start; learning begins after them."""
-    eval_episodes: int = 10
+    eval_episodes: Count = 10
     """Episodes without noise per agent at an evaluation (R)."""
-    eval_interval: int = 10_000
+    eval_interval: Natural = 10_000
     """Environment steps between evaluations; 0 evaluates after every generation."""
     store_evaluation: bool = False
     """Put evaluation episodes into replay too, as Algorithm 2 has it. They never count as training steps."""
-    checkpoint_interval: int = 10_000
+    checkpoint_interval: Count = 10_000
     """Environment steps between checkpoints."""
-    episode_timeout: float | Literal["none"] = 600.0
+    episode_timeout: Annotated[float | Literal["none"], Bounds(0.1, 1e7)] = 600.0
     """Seconds after which an episode's worker process is ended; none: it may take for ever."""
-    workers: int | Literal["auto"] = "auto"
+    workers: Annotated[int | Literal["auto"], Bounds(0, 1000)] = "auto"
     """Worker processes that play episodes; auto: one per core, 0: this process. Results do not depend on it."""
     rollouts: Literal["local", "ray"] = "local"
     """Where episodes are played while training: local: by the workers; ray: on a Ray cluster, that of RAY_ADDRESS or
     one of this machine. Results do not depend on it."""
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
+        hints = get_type_hints(type(self), include_extras=True)
         for field in dataclasses.fields(self):
-            check_type(field.name, getattr(self, field.name), hints[field.name])
-            check_range(field.name, getattr(self, field.name))
+            check_value(field.name, getattr(self, field.name), hints[field.name])
         if self.batch_size > self.replay_capacity:
-            raise UserError(f"batch_size ({self.batch_size}) must not exceed replay_capacity ({self.replay_capacity}).")
+            raise UserError(
+                f"batch_size ({self.batch_size}) must not exceed replay_capacity ({self.replay_capacity}).",
+                fields=("batch_size", "replay_capacity"),
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class DiscountConfig(Config):
     """What all share that have one horizon."""
 
-    discount: float = 0.99
+    discount: Share = 0.99
     """Discount factor (gamma)."""
 
 
@@ -70,7 +72,7 @@ class DiscountConfig(Config):
 class ExplorationConfig(Config):
     """What all share that explore with noise on their actions."""
 
-    noise_hold: int = 1
+    noise_hold: Annotated[int, Bounds(1, 10_000)] = 1
     """Longest time that exploration holds a draw of its noise, in steps; 1 draws anew at every step. Times are random,
     short ones the most frequent: 64 is a good start where agents must get far."""
 
@@ -87,9 +89,9 @@ class SoftConfig(ExplorationConfig, DiscountConfig):
 class TargetNoiseConfig(Config):
     """What all share whose critic has TD3's target; noise in units of actions in [-1, 1]."""
 
-    target_noise: float = 0.2
+    target_noise: NonNegative = 0.2
     """Standard deviation of the noise on the target's actions."""
-    target_noise_clip: float = 0.5
+    target_noise_clip: NonNegative = 0.5
     """The largest such noise."""
 
 
@@ -97,7 +99,7 @@ class TargetNoiseConfig(Config):
 class SmoothedConfig(TargetNoiseConfig, ExplorationConfig):
     """What TD3's learners share."""
 
-    policy_delay: int = 2
+    policy_delay: Count = 2
     """Critic updates for each update of the actor and the targets."""
-    exploration_noise: float = 0.1
+    exploration_noise: NonNegative = 0.1
     """Standard deviation of the noise on actions that collect experience."""

@@ -1,7 +1,7 @@
 """ERL (Khadka and Tumer): a genetic algorithm over actors, and one DDPG learner that is copied among them."""
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import jax
 import numpy as np
@@ -17,6 +17,7 @@ from arac.models.mlp import LayerStyle
 from arac.models.policies import DeterministicPolicy
 from arac.models.stacked import put, stack, vmap_init
 from arac.utils.rng import stream_key
+from arac.utils.validation import Bounds, Count, Natural, NonNegative, Share
 
 _BRANCH, _JOINT = 200, 300  # units of the critic
 
@@ -33,25 +34,25 @@ class ERLConfig(GeneticConfig, ExplorationConfig, DiscountConfig):
         "public-code": {"mutation_share": "random", "crossover_biases": 1.0, "last_layer_scale": 0.1},
     }
 
-    trials: int = 1
+    trials: Annotated[int, Bounds(1, 10_000)] = 1
     """Episodes that an individual is judged by."""
-    synchronisation_interval: int = 10
+    synchronisation_interval: Count = 10
     """Generations between copies of the learner into the worst individual."""
-    exploration_noise: float = 0.3
+    exploration_noise: NonNegative = 0.3
     """Scale of the learner's Ornstein-Uhlenbeck noise, in units of actions in [-1, 1]."""
-    hidden_size: int = 128
+    hidden_size: Count = 128
     """Units per hidden layer of the actors; the critic has 200 for the state, 200 for the action and 300."""
-    batch_size: int = 128
+    batch_size: Count = 128
     """Transitions per mini-batch."""
-    tau: float = 0.001
+    tau: Share = 0.001
     """Step of the slowly moving target networks towards the trained ones."""
-    gradient_clip: float = 10.0
+    gradient_clip: Annotated[float, Bounds(1e-06)] = 10.0
     """The largest norm of the critic's gradient."""
-    last_layer_scale: float = 1.0
+    last_layer_scale: NonNegative = 1.0
     """Factor on the last layers of the learner's actor and critic at the start."""
-    warmup_steps: int = 640
+    warmup_steps: Natural = 640
     """Environment steps before the first gradient step: five mini-batches."""
-    eval_episodes: int = 5
+    eval_episodes: Count = 5
     """Episodes without noise of the champion at an evaluation."""
 
 

@@ -1,7 +1,7 @@
 """What ERL and CERL share: judging individuals, breeding the next ones, and measuring the fittest."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -12,44 +12,45 @@ from arac.models.policies import DeterministicPolicy
 from arac.models.stacked import put, take
 from arac.population.genetic import Crossover, Mutation, Plan, next_population, plan
 from arac.utils.rng import stream_key, stream_rng
+from arac.utils.validation import Bounds, NonNegative, Share
 
 
 @dataclass(frozen=True, kw_only=True)
 class GeneticConfig(Config):
     """What ERL and CERL share."""
 
-    population_size: int = 10
+    population_size: Annotated[int, Bounds(1, 10_000)] = 10
     """Individuals that evolve."""
-    elite_fraction: float = 0.1
+    elite_fraction: Share = 0.1
     """Of the individuals, that pass on unchanged."""
-    tournament_size: int = 3
+    tournament_size: Annotated[int, Bounds(1, 10_000)] = 3
     """Individuals that compete for a place among the parents."""
-    crossover_probability: float = 0.0
+    crossover_probability: Share = 0.0
     """That two selected parents exchange units."""
-    crossover_units: float = 2.0
+    crossover_units: Annotated[float, Bounds(0, 100)] = 2.0
     """Units that a crossover draws in a layer, at most, relative to how many there are; 2 exchanges 57 % on average."""
-    crossover_biases: float = 0.0
+    crossover_biases: Annotated[float, Bounds(0, 100)] = 0.0
     """Biases and norms that a crossover draws in a layer, at most, relative to how many there are."""
-    mutation_probability: float = 0.9
+    mutation_probability: Share = 0.9
     """That an individual mutates."""
-    mutation_strength: float = 0.1
+    mutation_strength: NonNegative = 0.1
     """Standard deviation of a mutation, relative to the weight."""
-    mutation_fraction: float = 0.1
+    mutation_fraction: Share = 0.1
     """Of the weights, that a mutation changes."""
     mutation_share: Literal["fixed", "random"] = "fixed"
     """fixed: a mutation changes `mutation_fraction` of the weights; random: of each layer a random share up to that,
     and none in a quarter of the layers, as the authors' code does."""
-    super_mutation_strength: float = 10.0
+    super_mutation_strength: NonNegative = 10.0
     """Standard deviation of a super-mutation, relative to the weight."""
-    super_mutation_probability: float = 0.05
+    super_mutation_probability: Share = 0.05
     """Of the weights that a mutation changes, those with a super-mutation."""
-    reset_probability: float = 0.05
+    reset_probability: Share = 0.05
     """Of the weights that a mutation changes, those drawn anew."""
-    reset_scale: float = 1.0
+    reset_scale: NonNegative = 1.0
     """Standard deviation of weights that are drawn anew."""
-    learning_rate: float = 5e-5
+    learning_rate: NonNegative = 5e-5
     """Adam's learning rate, for actors."""
-    critic_learning_rate: float = 5e-4
+    critic_learning_rate: NonNegative = 5e-4
     """Adam's learning rate, for the critic."""
 
     @property
@@ -61,12 +62,14 @@ class GeneticConfig(Config):
         if self.elite_count >= self.population_size:
             raise UserError(
                 f"elite_fraction ({self.elite_fraction}) of population_size ({self.population_size}) leaves nobody to "
-                "evolve: lower the one or raise the other."
+                "evolve: lower the one or raise the other.",
+                fields=("elite_fraction", "population_size"),
             )
         if self.super_mutation_probability + self.reset_probability > 1:
             raise UserError(
                 f"super_mutation_probability ({self.super_mutation_probability}) and reset_probability "
-                f"({self.reset_probability}) must not exceed 1 together."
+                f"({self.reset_probability}) must not exceed 1 together.",
+                fields=("super_mutation_probability", "reset_probability"),
             )
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,7 @@ from arac.models.stacked import stack
 from arac.replay import buffer
 from arac.replay.buffer import ReplayView
 from arac.utils.rng import stream_key
+from arac.utils.validation import Bounds, NonNegative
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,7 @@ class SACConfig(SoftConfig):
     """Soft actor-critic. SAC v2 as it stands; `critic="value", temperature=0.2` is v1."""
 
     critic: CriticKind = "twin"
-    temperature: float | Literal["auto"] = "auto"
+    temperature: Annotated[float | Literal["auto"], Bounds(0)] = "auto"
     """Weight of the entropy; auto learns it, towards an entropy of minus the action's size."""
 
 
@@ -50,11 +51,11 @@ class SACNFConfig(SoftConfig):
 
     preset_fields: ClassVar[tuple[str, ...]] = ("flows", "sigma", "temperature")
 
-    flows: int = 3
+    flows: Annotated[int, Bounds(0, 1000)] = 3
     """Radial flows (N)."""
-    sigma: float | Literal["learned"] = 0.4
+    sigma: Annotated[float | Literal["learned"], Bounds(1e-06)] = 0.4
     """Standard deviation of the base Gaussian, or learned from the state."""
-    temperature: float = 0.2
+    temperature: NonNegative = 0.2
     """Weight of the entropy (alpha)."""
 
 

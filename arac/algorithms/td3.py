@@ -13,13 +13,14 @@ from arac.models.critics import init_twin_critic
 from arac.models.policies import DeterministicPolicy
 from arac.models.stacked import stack
 from arac.utils.rng import stream_key
+from arac.utils.validation import Natural
 
 
 @dataclass(frozen=True, kw_only=True)
 class TD3Config(SmoothedConfig, DiscountConfig):
     """Twin Delayed DDPG."""
 
-    warmup_steps: int = 25_000
+    warmup_steps: Natural = 25_000
     """Environment steps with uniformly random actions at the start; learning begins after them."""
 
 

@@ -10,9 +10,8 @@ from arac.algorithms.presets import configured, task_name
 from arac.algorithms.registry import ALGORITHMS
 from arac.analysis.paper import TABLE
 from arac.analysis.run_records import Record
+from arac.storage.run_spec import WITHOUT_EFFECT
 
-# Settings that are about running, not about what is learned.
-_RUNNING = ("workers", "rollouts", "episode_timeout", "checkpoint_interval", "replay_capacity")
 # Settings about evaluating: with others a run is still the paper's.
 _EVALUATING = {"eval_interval", "eval_episodes"}
 
@@ -90,7 +89,7 @@ def deviations(record: Record) -> dict[str, Any]:
     A policy of the user's own is one of them: nothing of the paper's was trained with it.
     """
     defaults = _defaults(record.algorithm, record.env)
-    names = [name for name in {**defaults, **record.settings} if name not in _RUNNING]
+    names = [name for name in {**defaults, **record.settings} if name not in WITHOUT_EFFECT]
     changed = {
         name: record.settings[name]
         for name in names

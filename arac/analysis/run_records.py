@@ -1,4 +1,4 @@
-"""Run folders as records: what each holds, and in words what is wrong with those that cannot be read."""
+"""Run folders as records, and the reasons why some folders cannot be read."""
 
 import math
 import os
@@ -21,41 +21,41 @@ from arac.storage.timings import timings, wall_clock
 from arac.utils.atomic_io import read_bounded
 from arac.utils.safe_json import lines, named, number, numbers, parsed, whole
 
-# What makes a folder look like a run's.
+# A folder with one of these files is taken for a run folder.
 _MARKS = {"config.toml", "evaluations.jsonl", "timings.jsonl", ".beginning.tmp"}
-# The numbers of an evaluation that have a place of their own; a system reports others beside them.
+# Numbers of an evaluation that are fields of `Row`; the other floats are what the algorithm reports.
 _RETURNS = {"champion_return", "champion_return_std"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """An evaluation, as far as our pages show it."""
+    """An evaluation, with the values that the pages of arac show."""
 
     env_steps: int
     generation: int
     champion: int
     champion_return: float
     champion_return_std: float
-    fresh: bool  # whether the champion's return is of other episodes than those that chose it
+    fresh: bool  # whether the champion's return is from other episodes than those that selected it
     fitness: tuple[float, ...]
     elites: tuple[int, ...]
     archive_size: int
     mean_kl: float | None
     kl: tuple[tuple[float, ...], ...]
-    losses: dict[str, float]  # and what else the system reports
+    losses: dict[str, float]  # and the other numbers that the algorithm reports
     repulsion: dict[str, float]  # the share of each source: "members", or the steps at which policies were archived
 
 
 @dataclass(frozen=True)
 class Record:
-    """What a run folder holds."""
+    """The contents of a run folder."""
 
     name: str
     env: str
     kwargs: dict[str, Any]
     max_episode_steps: int | None
     algorithm: str
-    policy: str | None  # the name of the user's own class, if the algorithm's was not wanted
+    policy: str | None  # name of the custom policy class, if there is one
     seed: int
     planned: int
     settings: dict[str, Any]
@@ -63,7 +63,7 @@ class Record:
     rows: tuple[Row, ...]
     steps_done: int
     seconds: float | None
-    champion: Float[np.ndarray, " episode"] | None  # its returns over fresh episodes, measured after training
+    champion: Float[np.ndarray, " episode"] | None  # its returns in fresh episodes, played after training
     remarks: tuple[str, ...]
 
     @property
@@ -79,7 +79,7 @@ class Record:
         return np.array([row.champion_return for row in self.rows], float)
 
     def series(self) -> dict[str, Any]:
-        """Plain lists for a page to draw; there must be an evaluation."""
+        """Return the evaluations as plain lists for a page to draw; there must be at least one."""
         members = max(len(row.fitness) for row in self.rows)
         return {
             "steps": self.steps.tolist(),
@@ -95,7 +95,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Broken:
-    """A folder that looks like a run's and cannot be used."""
+    """A folder that looks like a run folder but cannot be used."""
 
     name: str
     reason: str
@@ -108,10 +108,10 @@ class Collection:
 
 
 def collect(folders: Sequence[Path]) -> Collection:
-    """Reads every run folder at or below the given ones, each once.
+    """Read every run folder at or below the given folders, each once.
 
     Raises:
-        UserError: if a given folder is none, or there is no run that can be read.
+        UserError: if a given folder does not exist, or there is no run that can be read.
     """
     records: list[Record] = []
     broken: list[Broken] = []
@@ -131,7 +131,7 @@ def collect(folders: Sequence[Path]) -> Collection:
 
 
 def _find(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
-    """Folders that look like runs, each with a name of its own that begins with the given folder's, if it can."""
+    """Yield the folders that look like runs, each with a unique name that begins with the given one's if possible."""
     seen: set[Path] = set()
     names: set[str] = set()
     for root in folders:
@@ -145,7 +145,7 @@ def _find(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
 
 
 def walk(root: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Every folder at or below one, with the names of its files; not those that are parts of a run."""
+    """Yield each folder at or below `root` with the names of its files; folders inside a run folder are skipped."""
     for place, below, files in os.walk(root):
         inner = () if _MARKS.isdisjoint(files) else run_folder.FOLDERS
         below[:] = sorted(set(below).difference(inner))
@@ -153,7 +153,7 @@ def walk(root: Path) -> Iterator[tuple[Path, list[str]]]:
 
 
 def _name(root: Path, folder: Path, taken: set[str]) -> str:
-    """What a folder is called, as text: by its name runs are told apart, so that no two may have the same."""
+    """Return a unique name for a folder: runs are told apart by name, so no two may have the same."""
     short = Path(root.resolve().name) / folder.relative_to(root)
     words = [os.fsencode(path).decode(errors="backslashreplace") for path in (short, folder)]
     numbered = (f"{words[1]} ({number})" for number in count(2))
@@ -161,10 +161,10 @@ def _name(root: Path, folder: Path, taken: set[str]) -> str:
 
 
 def read(folder: Path, name: str) -> Record:
-    """One run folder.
+    """Read one run folder; `name` is the record's name.
 
     Raises:
-        ValueError: with the reason in words, if it is not a run that can be used.
+        ValueError: if it is not a run that can be used; the message is the reason.
     """
     table = _config(folder)
     rows, remarks = _evaluations(folder / "evaluations.jsonl")
@@ -196,7 +196,7 @@ def read(folder: Path, name: str) -> Record:
 
 
 def _reason(error: KeyError | ValueError) -> str:
-    """What is wrong with a table, in words."""
+    """Return the reason why a table is invalid, as text."""
     return f"it has no {error}" if isinstance(error, KeyError) else str(error)
 
 
@@ -204,12 +204,11 @@ def _config(folder: Path) -> dict[str, Any]:
     if (folder / ".beginning.tmp").exists() and not (folder / "config.toml").exists():
         raise ValueError("it was stopped before the run had begun")
     try:
-        return run_folder.read_config(folder)
-    except UserError as error:
-        if not (folder / "config.toml").exists():
-            raise ValueError("there is no config.toml in it") from None
-        said = str(error).partition("cannot be read: ")[2].rstrip(".")
-        raise ValueError(f"its config.toml cannot be read: {said}") from None
+        return run_folder.load_config(folder)
+    except FileNotFoundError:
+        raise ValueError("there is no config.toml in it") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"its config.toml cannot be read: {error}") from None
 
 
 def _known(algorithm: Any) -> str:
@@ -225,7 +224,7 @@ def _policy(name: Any) -> str | None:
 
 
 def _evaluations(path: Path) -> tuple[tuple[Row, ...], list[str]]:
-    """The rows of a run, and what is to be said about them. A last line without an end is still being written."""
+    """Return the rows of a run, and remarks about them. A last line without an end is still being written."""
     if not path.exists():
         raise ValueError("there is no evaluations.jsonl in it")
     found = lines(path)
@@ -275,7 +274,7 @@ def _square(value: Any) -> tuple[tuple[float, ...], ...]:
 
 
 def _champion(path: Path, steps_done: int) -> tuple[Float[np.ndarray, " episode"] | None, list[str]]:
-    """The champion's fresh episodes, where they were played after the last step; else what is wrong with them."""
+    """Return the champion's fresh returns if they were measured after the last step, else a remark on what is wrong."""
     if not path.exists():
         return None, []
     try:

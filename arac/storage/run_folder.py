@@ -162,11 +162,20 @@ def read_config(folder: Path) -> dict[str, Any]:
         UserError: if the folder holds no run.
     """
     try:
-        return tomllib.loads(read_bounded(folder / "config.toml", _CONFIG_LIMIT).decode())
+        return load_config(folder)
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"{folder} holds no run: there is no config.toml in it.") from None
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{folder / 'config.toml'} cannot be read: {error}.") from None
+
+
+def load_config(folder: Path) -> dict[str, Any]:
+    """Return the table in config.toml.
+
+    Raises:
+        OSError, ValueError, RecursionError: if there is none, or it cannot be read.
+    """
+    return tomllib.loads(read_bounded(folder / "config.toml", _CONFIG_LIMIT).decode())
 
 
 def _config(description: RunSpec, steps: int, made_with: dict[str, str]) -> bytes:

@@ -19,7 +19,7 @@ from arac.utils import memory
 # Values of settings before they existed, where these are not today's defaults: for runs and agents of then.
 _BEFORE: dict[str, Any] = {"ar_divergence": "kl", "ar_from": "archive", "ar_felt_by": "all"}
 # Settings that no result depends on.
-_WITHOUT_EFFECT = ("workers", "rollouts", "episode_timeout", "checkpoint_interval")
+WITHOUT_EFFECT = ("workers", "rollouts", "episode_timeout", "checkpoint_interval")
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class RunSpec:
     def identity(self) -> dict[str, Any]:
         """All that the results depend on; the number of workers and the like are not in it."""
         table = self.to_table()
-        settings = {name: value for name, value in table["config"].items() if name not in _WITHOUT_EFFECT}
+        settings = {name: value for name, value in table["config"].items() if name not in WITHOUT_EFFECT}
         names = ("algorithm", "seed", "environment", "policy")
         return {**{name: table[name] for name in names if name in table}, "config": settings}
 

@@ -101,7 +101,7 @@ class _Reader:
             return checked(algorithm, task, job)
         except UserError as error:
             given = [(part, *_path(self._table[part], name, algorithm.name)) for part, name in self._given(algorithm)]
-            named = [path for path in given if re.search(rf"\b{path[-1]}\b", str(error))]
+            named = [path for path in given if path[-1] in error.fields]
             self._refuse(f"{name}: {error}", *(named[0] if named else ("steps",)))
 
     def _given(self, algorithm: Algorithm) -> Iterator[tuple[str, str]]:

@@ -1,75 +1,32 @@
-"""The loop around the generations: record, show, save, stop."""
+"""The training loop: generation after generation, recorded, shown and saved."""
 
 import math
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from arac.algorithms.base import Context, Evaluation
+from arac.algorithms.config import Config
 from arac.algorithms.registry import Algorithm
 from arac.errors import Interrupted, NotFinite, UserError
-from arac.replay.buffer import ReplayCursor, replay_bytes
+from arac.replay.buffer import replay_bytes
 from arac.storage import pytree_io
-from arac.storage.run_folder import Run
 from arac.storage.run_spec import RunSpec
 from arac.training.callbacks.base import CallbackList, Outcome
+from arac.training.checkpointer import Checkpointer
 from arac.training.display import Display
 from arac.utils import memory
 
-Show: TypeAlias = Callable[[Any, Evaluation | None], None]
-
-
-class Checkpointer:
-    """Holds the last complete generation, and checkpoints it at intervals and when the run stops.
-
-    A generation that is interrupted or fails is dropped: what is kept is the state before it, and a run that resumes
-    plays it again with the same numbers.
-    """
-
-    def __init__(self, context: Context, run: Run | None, state: Any, show: Show) -> None:
-        """Begins with a state; `show` is called with every state that it comes to hold, and how that was measured."""
-        self._context = context
-        self._run = run
-        self._show = show
-        self._hold(state, None)
-
-    def _hold(self, state: Any, evaluation: Evaluation | None) -> None:
-        self.state = state
-        self._show(state, evaluation)
-        self._context.replay.forget_dropped()
-        self._mark: ReplayCursor = self._context.replay.mark
-        self._seals = self._run.metric_checksums() if self._run else {}
-
-    def complete(self, state: Any, evaluation: Evaluation | None) -> Path | None:
-        """A generation has ended in this state: records it, and saves it if it is time; the checkpoint's folder."""
-        if self._run is not None:
-            self._run.record(state, evaluation, self._context.progress.seconds)
-        interval = self._context.config.checkpoint_interval
-        due = state.env_steps // interval > self.state.env_steps // interval
-        self._hold(state, evaluation)
-        if self._run is None:
-            self._context.replay.unsaved.clear()
-        return self.save() if due else None
-
-    def drop(self) -> None:
-        """Leaves the generation that did not end out of replay, too."""
-        self._context.replay.roll_back(self._mark)
-
-    def save(self) -> Path | None:
-        """Writes a checkpoint, if there is a run and it has none of this state; its folder."""
-        if self._run is None:
-            return None
-        with self._context.progress.phase("save", 0):
-            return self._run.save(self.state, self._context.replay, self._mark, self._seals)
-
 
 def train(
-    algorithm: Algorithm, context: Context, keeper: Checkpointer, display: Display, audience: CallbackList
+    algorithm: Algorithm,
+    context: Context[Config],
+    checkpointer: Checkpointer,
+    display: Display,
+    callbacks: CallbackList,
 ) -> Outcome:
-    """Generations until `context.total_steps`, from the state that `keeper` holds; how it ended.
+    """Train until `context.total_steps`, from the state that `checkpointer` holds, and return how it ended.
 
     Raises:
         EnvironmentFailure: if an environment fails; NotFinite, if the numbers do.
@@ -77,27 +34,31 @@ def train(
         Exception: if a callback raises it.
     """
     try:
-        outcome = _generations(algorithm, context, keeper, display, audience)
+        outcome = _generations(algorithm, context, checkpointer, display, callbacks)
     finally:
-        keeper.drop()
-        saved = keeper.save()
+        checkpointer.drop()
+        saved = checkpointer.save()
     if saved is not None:
-        audience.checkpoint(saved)
+        callbacks.checkpoint(saved)
     return outcome
 
 
 def _generations(
-    algorithm: Algorithm, context: Context, keeper: Checkpointer, display: Display, audience: CallbackList
+    algorithm: Algorithm,
+    context: Context[Config],
+    checkpointer: Checkpointer,
+    display: Display,
+    callbacks: CallbackList,
 ) -> Outcome:
     try:
-        while keeper.state.env_steps < context.total_steps:
-            state, evaluation = algorithm.generation(context, keeper.state)
+        while checkpointer.state.env_steps < context.total_steps:
+            state, evaluation = algorithm.generation(context, checkpointer.state)
             _check_finite(state, evaluation)
-            saved = keeper.complete(state, evaluation)
+            saved = checkpointer.complete(state, evaluation)
             if evaluation is not None:
                 display.evaluation(evaluation)
             display.generation(state)
-            if not audience.generation(evaluation, saved):
+            if not callbacks.generation(evaluation, saved):
                 return "stopped"
             context.progress.check()
         return "done"
@@ -106,28 +67,30 @@ def _generations(
 
 
 def check_run(description: RunSpec, total_steps: int) -> None:
-    """What only shows when config, environment and length come together.
+    """Validate config, environment and run length together.
 
     Raises:
         UserError: if they do not fit.
     """
     config, env = description.config, description.env
     if total_steps < 1:
-        raise UserError(f"steps must be at least 1, got {total_steps}.")
+        raise UserError(f"steps must be at least 1, got {total_steps}.", fields=("steps",))
     if config.warmup_steps > total_steps:
         raise UserError(
             f"warmup_steps ({config.warmup_steps:,}) is longer than the run ({total_steps:,} steps): nothing would be "
-            "learned; lower --warmup-steps or raise --steps."
+            "learned; lower --warmup-steps or raise --steps.",
+            fields=("warmup_steps",),
         )
     if config.replay_capacity < env.max_episode_steps:
         raise UserError(
             f"replay_capacity ({config.replay_capacity:,}) must hold at least one episode "
-            f"({env.max_episode_steps:,} steps here)."
+            f"({env.max_episode_steps:,} steps here).",
+            fields=("replay_capacity",),
         )
 
 
 def check_memory(description: RunSpec) -> None:
-    """Whether there is room for the replay buffer.
+    """Check that there is memory for the replay buffer.
 
     Raises:
         UserError: if there is not.

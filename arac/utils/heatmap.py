@@ -7,20 +7,6 @@ import numpy as np
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-# Viridis at equal distances, from low to high.
-_COLOURS = np.array(
-    [
-        (68, 1, 84),
-        (71, 44, 122),
-        (59, 81, 139),
-        (44, 113, 142),
-        (33, 144, 141),
-        (39, 173, 129),
-        (92, 200, 99),
-        (170, 220, 50),
-        (253, 231, 37),
-    ]
-)
 _GREY = (190, 190, 190)  # of what is not finite
 # Pixels: a population of five fits into a card of TensorBoard as it is.
 _CELL, _EDGE, _FONT = 34, 32, 12
@@ -29,7 +15,7 @@ _WIDEST = 900  # of all cells together
 
 
 def draw(matrix: np.ndarray, title: str) -> "Image":
-    """Cells with their values, the numbers of rows and columns, and a scale of colours from 0 to the highest value."""
+    """Draw cells with their values, the numbers of rows and columns, and a scale of colours up to the highest value."""
     from PIL import Image, ImageDraw, ImageFont
 
     cell = max(min(_CELL, _WIDEST // len(matrix)), 1)
@@ -57,14 +43,15 @@ def draw(matrix: np.ndarray, title: str) -> "Image":
 
 
 def _colours(shares: np.ndarray) -> np.ndarray:
-    """Red, green and blue for numbers between 0 and 1; those beyond get the nearest."""
-    places = np.linspace(0, 1, len(_COLOURS))
-    mixed = np.stack([np.interp(shares, places, channel) for channel in _COLOURS.T], axis=-1)
+    """Return red, green and blue for numbers between 0 and 1, and grey for what is not finite."""
+    from matplotlib import colormaps  # takes a while
+
+    mixed = colormaps["viridis"](np.nan_to_num(shares), bytes=True)[..., :3]
     return np.where(np.isfinite(shares)[..., None], mixed, _GREY).astype(np.uint8)
 
 
 def _short(value: float) -> str:
-    """In about five characters: 0.42, 37.5, 1204, 3e+06."""
+    """Return a number in about five characters: 0.42, 37.5, 1204, 3e+06."""
     if abs(value) >= 10_000:
         return f"{value:.0e}"
     value = round(value, 2) + 0.0  # no -0.00

@@ -1,34 +1,37 @@
-"""Which values a setting may have."""
+"""Settings: the values that they may have, and steps that a user names."""
 
-from typing import Any, get_args, get_origin
+import math
+from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_origin
 
 import numpy as np
 
 from arac.errors import UserError
 
-# The smallest value of each number, and of those with a largest one, that.
-AT_LEAST = {
-    "population_size": 1, "elites": 1, "archive_capacity": 1, "archive_sample": 1, "actor_coefficient": 0,
-    "ar_coefficient": 0, "ar_target": 1e-6, "noise_hold": 1, "flows": 0, "eval_episodes": 1, "eval_interval": 0,
-    "checkpoint_interval": 1, "warmup_steps": 0,
-    "workers": 0, "batch_size": 1, "replay_capacity": 1, "hidden_size": 1, "temperature": 0,
-    "discount": 0, "tau": 0, "learning_rate": 0, "kl_clip": 0, "sigma": 1e-6,
-    "episode_timeout": 0.1, "target_noise": 0, "target_noise_clip": 0, "policy_delay": 1, "exploration_noise": 0,
-    "parents": 1, "gradient_actors": 0, "initial_variance": 0, "damping": 0, "final_damping": 0, "damping_decay": 0,
-    "elite_fraction": 0, "tournament_size": 1, "crossover_probability": 0, "mutation_probability": 0,
-    "mutation_strength": 0, "mutation_fraction": 0, "super_mutation_strength": 0, "super_mutation_probability": 0,
-    "reset_probability": 0, "reset_scale": 0, "crossover_units": 0, "crossover_biases": 0, "last_layer_scale": 0,
-    "critic_learning_rate": 0, "trials": 1, "synchronisation_interval": 1,
-    "gradient_clip": 1e-6, "learner_rollouts": 1, "migration_interval": 1, "ucb_coefficient": 0, "value_step": 0,
-}  # fmt: skip
-AT_MOST = {
-    "noise_hold": 10_000,
-    "discount": 1, "tau": 1, "flows": 1000, "workers": 1000, "population_size": 10_000, "archive_capacity": 1_000_000,
-    "archive_sample": 10_000, "episode_timeout": 1e7, "damping_decay": 1, "elite_fraction": 1,
-    "crossover_probability": 1, "mutation_probability": 1, "mutation_fraction": 1, "super_mutation_probability": 1,
-    "reset_probability": 1, "crossover_units": 100, "crossover_biases": 100, "value_step": 1,
-    "tournament_size": 10_000, "learner_rollouts": 10_000, "trials": 10_000,
-}  # fmt: skip
+
+class Bounds(NamedTuple):
+    """The smallest and the largest value of a number: `field: Annotated[int, Bounds(1, 100)] = 10`."""
+
+    low: float
+    high: float = math.inf
+
+
+Count: TypeAlias = Annotated[int, Bounds(1)]
+Natural: TypeAlias = Annotated[int, Bounds(0)]
+NonNegative: TypeAlias = Annotated[float, Bounds(0)]
+Share: TypeAlias = Annotated[float, Bounds(0, 1)]
+
+
+def check_value(name: str, value: Any, hint: Any) -> None:
+    """Check a setting against the type of its field, with its bounds.
+
+    Raises:
+        UserError: if it has another type, or lies beyond the bounds.
+    """
+    kind, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    _check_type(name, value, kind)
+    for bounds in marks:
+        if isinstance(bounds, Bounds) and not isinstance(value, str | bool):
+            _check_bounds(name, value, bounds)
 
 
 def as_whole(value: Any) -> Any:
@@ -48,12 +51,12 @@ def check_steps(name: str, value: Any) -> int:
     return int(steps)
 
 
-def check_type(name: str, value: Any, hint: Any) -> None:
+def _check_type(name: str, value: Any, hint: Any) -> None:
     if get_origin(hint) is tuple:
         if not isinstance(value, tuple) or any(
             isinstance(one, bool) or not isinstance(one, int | float) for one in value
         ):
-            raise UserError(f"{name} must be a list of numbers, got {value!r}.")
+            raise UserError(f"{name} must be a list of numbers, got {value!r}.", fields=(name,))
         return
     allowed = get_args(hint) or (hint,)
     kinds = tuple(kind for kind in allowed if isinstance(kind, type))
@@ -63,13 +66,12 @@ def check_type(name: str, value: Any, hint: Any) -> None:
     if isinstance(value, bool) == (bool in kinds) and isinstance(value, kinds + ((int,) if float in kinds else ())):
         return
     described = [{int: "a whole number", float: "a number", bool: "true or false"}[kind] for kind in kinds]
-    raise UserError(f"{name} must be {' or '.join([*described, *map(repr, words)])}, got {value!r}.")
+    told = " or ".join([*described, *map(repr, words)])
+    raise UserError(f"{name} must be {told}, got {value!r}.", fields=(name,))
 
 
-def check_range(name: str, value: Any) -> None:
-    if isinstance(value, str | bool) or name not in AT_LEAST:
-        return
-    low, high = AT_LEAST[name], AT_MOST.get(name, float("inf"))
-    if not low <= value <= high or value == float("inf"):
-        bounds = f"at least {low}" if high == float("inf") else f"from {low} to {high}"
-        raise UserError(f"{name} must be {bounds}, got {value}.")
+def _check_bounds(name: str, value: Any, bounds: Bounds) -> None:
+    low, high = bounds
+    if not low <= value <= high or math.isinf(value):
+        told = f"at least {low}" if math.isinf(high) else f"from {low} to {high}"
+        raise UserError(f"{name} must be {told}, got {value}.", fields=(name,))

@@ -15,7 +15,7 @@ from arac.analysis.curves import curve, interquartile_band, smooth
 
 
 def test_settings_that_differ_make_another_system_and_running_does_not(tmp_path):
-    run_folder(tmp_path / "a", workers=0, replay_capacity=500_000, checkpoint_interval=7)
+    run_folder(tmp_path / "a", workers=0, episode_timeout=30.0, checkpoint_interval=7)
     run_folder(tmp_path / "b", seed=1, planned=70_000)
     run_folder(tmp_path / "c", ar_coefficient=0.0)
     run_folder(tmp_path / "d", ar_base="gaussian", ar_coefficient=0.5)
