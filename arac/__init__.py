@@ -1,10 +1,10 @@
-"""ARAC: the Attraction-Repulsion Actor-Critic, and the systems it is compared with."""
+"""ARAC: the Attraction-Repulsion Actor-Critic, and the algorithms that it is compared with."""
 
 from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from arac import envs as envs  # makes our tasks known to Gymnasium
+from arac import envs as envs  # registers our tasks with Gymnasium
 
 if TYPE_CHECKING:
     from arac.agents.agent import Agent, Score

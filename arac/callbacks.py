@@ -1,4 +1,4 @@
-"""Callbacks that a run calls while it trains: `agent.learn(..., callback=StopAtReturn(3000))`."""
+"""Callbacks that are called during training: `agent.learn(..., callback=StopAtReturn(3000))`."""
 
 from arac.training.callbacks import Callback, PeriodicVideo, StopAtReturn, WandB
 

@@ -1,11 +1,11 @@
-"""What can go wrong, sorted by who can mend it, and the exit status that tells it."""
+"""Exceptions, by who can resolve them, and the exit status of each."""
 
 import sys
 from collections.abc import Callable
 
 
 class UserError(ValueError):
-    """A mistake in what was asked for. The message is one sentence that says what to do (exit status 2).
+    """An invalid request. The message is one sentence that says what to do (exit status 2).
 
     Args:
         message: the sentence.
@@ -22,11 +22,11 @@ class EnvironmentFailure(RuntimeError):
 
 
 class NotFinite(EnvironmentFailure):
-    """The numbers themselves failed. Resuming would fail again in the same way."""
+    """A NaN or an infinity in a state or a loss. Resuming would fail again in the same way."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM, noticed at a safe point (exit status 130)."""
+    """A stop by Ctrl-C or SIGTERM, raised where a run can stop without loss (exit status 130)."""
 
 
 class StorageFailure(OSError):
@@ -34,7 +34,7 @@ class StorageFailure(OSError):
 
 
 def exit_status(work: Callable[[], int | None]) -> int:
-    """Carry out a command, print what went wrong in a sentence, and return the exit status."""
+    """Run a command, print its error, if any, as one sentence, and return the exit status."""
     try:
         return work() or 0
     except UserError as error:

@@ -1,10 +1,10 @@
-"""Whether TD3 and SAC learn here as well as in Stable-Baselines3, with the same settings on the same task.
+"""Comparison of TD3 and SAC with those of Stable-Baselines3, with the same settings on the same task.
 
     make against-sb3
 
-Both sides train for the same number of steps, one episode and then as many updates as it had steps, and are measured
-at the end over ten episodes without noise. A run that stands in the JSON file is not run again. As many runs at a time
-as there are cores, each on one.
+Both sides train for the same number of steps, one episode and then as many updates as it had steps, and are evaluated
+at the end over ten episodes without noise. A run that is in the JSON file is not repeated. There are as many runs at a
+time as cores, each on one core.
 """
 
 import argparse
@@ -57,12 +57,12 @@ def main() -> None:
 
 
 def settle(free: Any) -> None:
-    """A process stays on a core of its own."""
+    """Pin this process to a core that no other run uses."""
     os.sched_setaffinity(0, {free.get()})
 
 
 def train(name: str) -> tuple[str, list[float]]:
-    """The returns of the trained agent over its last episodes."""
+    """Train an agent, and return the run's name with the agent's returns over its final episodes."""
     system, library, seed, steps = name.split()
     learn = ours if library == "arac" else theirs
     return name, learn(system, int(seed), int(steps))

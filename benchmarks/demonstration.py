@@ -1,9 +1,9 @@
-"""Run `make train` with several seeds, and write a table of what each learned.
+"""Runs of `make train` with several seeds, and a table of their returns.
 
     python benchmarks/demonstration.py [--seeds 0 1 2 3 4] [--out results/demonstration]
 
-The command is the Makefile's own, with a seed and a run folder. A run that is there already is not repeated; one that
-was stopped goes on.
+The command is that of the Makefile, with a seed and a run folder. A finished run is not repeated; an interrupted one is
+resumed.
 """
 
 import argparse
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def command() -> list[str]:
-    """Return the words of `make train` behind the program."""
+    """Return the arguments that `make train` passes to arac."""
     shown = subprocess.run(["make", "-n", "train"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     [line] = [line for line in shown.splitlines() if line.startswith(".venv/bin/arac train ")]
     return shlex.split(line)[1:]
@@ -40,7 +40,7 @@ def run(seed: int, folder: Path) -> float:
     began = time.monotonic()
     subprocess.run([sys.executable, "-m", "arac", *words], check=True)
     seconds = time.monotonic() - began
-    if begun:  # how long it would have taken at once
+    if begun:  # the time that it would have taken without interruption
         seconds = wall_clock(timings(folder / "timings.jsonl")) or seconds
     took.write_text(json.dumps(seconds))
     return seconds

@@ -1,10 +1,10 @@
-"""What checkpoints cost: their share of a Hopper run with default settings, and whether it grows with replay.
+"""The cost of checkpoints: their share of a Hopper run with default settings, and its growth with replay.
 
     python benchmarks/saving.py [--json results/saving.json]
 
-First 1,000,000 Hopper-sized transitions go into a default replay, with a checkpoint every 10,000 as in a run: the
-time of a save at each size. Then ARAC trains on Hopper-v5 with default settings for 30,000 steps: the time of the
-saves against the time of the run, from its first learning generation on.
+First, 1,000,000 Hopper-sized transitions are added to a default replay, with a checkpoint every 10,000 as in a run, and
+the saves are timed at each size. Then ARAC trains on Hopper-v5 with default settings for 30,000 steps, and the time of
+the saves is compared with that of the run, from its first learning generation on.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def growth() -> list[dict[str, Any]]:
-    """Saves into one folder while replay fills up; the median of the five up to each size."""
+    """Time saves into one folder while replay fills up, and return the median of the last five at each size."""
     agent, rng = ARAC("Hopper-v5"), np.random.default_rng(0)
     replay = ReplayBuffer(1_000_000, agent.env.observation_size, agent.env.action_size)
     identity, times, rows = agent.description.identity(), [], []
@@ -65,7 +65,7 @@ def growth() -> list[dict[str, Any]]:
 
 
 def in_a_run() -> dict[str, float]:
-    """The share of checkpoints in the learning part of a real run."""
+    """Measure the share of checkpoints in the learning part of a real run."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         ARAC("Hopper-v5").learn(3 * INTERVAL, run_dir=run)

@@ -1,11 +1,11 @@
-"""What sweeps and rollouts on Ray cost, and what the model of docs/scaling.md predicts, against what it takes.
+"""The cost of sweeps and of rollouts on Ray, and the model of docs/scaling.md compared with measurements.
 
     python benchmarks/scaling.py [jobs rollouts grid] [--json results/scaling.json] [--runs runs/table]
 
-jobs: a sweep of four short runs, one at a time and two at a time, in turns; and what the model says of both.
-rollouts: an evaluation of ARAC's on local workers and on Ray, in turns; and what it sends over the network.
-grid: what short trials on this machine predict for the paper's full grid on 2 to 280 cores, and for those runs of it
-that are there already (--runs), against what these took.
+jobs: a sweep of four short runs, one at a time and two at a time, in turns; and the model's prediction for both.
+rollouts: an evaluation of ARAC's population on local workers and on Ray, in turns; and the bytes sent over the network.
+grid: the time that short trials on this machine predict for the paper's full grid on 2 to 280 cores, and for those of
+its runs that exist already (--runs), compared with the time these took.
 """
 
 import argparse
@@ -57,13 +57,13 @@ def main() -> None:
 
 
 def measure_jobs(_: Path) -> dict[str, Any]:
-    """One warm-up for the compiler's cache, then both ways in turns."""
+    """Time a sweep with one and with two runs at a time, in turns, after a warm-up for the compilation cache."""
     seconds: dict[int, list[float]] = {1: [], 2: []}
     starts: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         sweep({**SHORT, "seeds": [9]}, Path(folder) / "warm-up")
         for turn in range(ROUNDS):
-            with timed(starts):  # no learning: what a process takes to come up and go
+            with timed(starts):  # no learning: the time that a process takes to start and end
                 sweep({**SHORT, "seeds": [8], "steps": 501}, Path(folder) / f"start{turn}")
             for jobs, found in seconds.items():
                 with timed(found):
@@ -82,12 +82,12 @@ def measure_jobs(_: Path) -> dict[str, Any]:
 
 
 def measure_rollouts(_: Path) -> dict[str, Any]:
-    """An evaluation of five agents with ten episodes each."""
+    """Time an evaluation of five agents with ten episodes each, on local workers and on Ray."""
     agent = ARAC("Hopper-v5")
     spent: dict[str, list[float]] = {"local": [], "ray": []}
     with LocalPool(agent.env, 2) as here, RayPool(agent.env) as there:
         pools: dict[str, Pool] = {"local": here, "ray": there}
-        for turn in range(-1, 2 * ROUNDS):  # the first of each starts workers and environments
+        for turn in range(-1, 2 * ROUNDS):  # the first turn starts workers and environments
             for name, pool in pools.items():
                 began = time.perf_counter()
                 Rollouts(pool, 0, Progress()).evaluate(agent.state.population, turn + 1, 10)
@@ -104,7 +104,7 @@ def measure_rollouts(_: Path) -> dict[str, Any]:
 
 
 def predict_grid(folder: Path) -> dict[str, Any]:
-    """The paper's table on so many cores of this kind; and the runs of it that are there, against the same trials."""
+    """Predict the time of the paper's table by number of cores, and compare its existing runs with the trials."""
     table = EXPERIMENTS["table"]
     jobs = table.plan(table.full)
     paces = trials(jobs)
@@ -121,7 +121,7 @@ def predict_grid(folder: Path) -> dict[str, Any]:
 
 
 def check_runs(folder: Path, paces: dict[str, float]) -> list[dict[str, Any]]:
-    """Runs of the same kinds as were tried."""
+    """Compare the pace of existing runs with that of the trials of their kind."""
     entries = Ledger.read(folder).entries
     rows = []
     print(f"{'':32}{'trial, ms/step':>16}{'run, ms/step':>16}{'run / trial':>14}")

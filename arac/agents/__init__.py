@@ -1,1 +1,1 @@
-"""The public classes: `ARAC("Hopper-v5").learn(1_000_000)`."""
+"""The public Python API: a class for each algorithm."""

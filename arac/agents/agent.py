@@ -275,7 +275,7 @@ class Agent:
         if audience.outcome == "interrupted":
             raise Interrupted
 
-    def update_state(self, state: State, evaluation: Evaluation | None) -> None:
+    def _update_state(self, state: State, evaluation: Evaluation | None) -> None:
         """Set the current state and its fitness. Called by the training loop."""
         self.state = state
         self._fitness = None if evaluation is None else evaluation.fitness

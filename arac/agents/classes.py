@@ -1,4 +1,4 @@
-"""The class of each algorithm, and whichever one a folder or a file holds."""
+"""The class of each algorithm, and functions that load or resume an agent of any algorithm."""
 
 import os
 from pathlib import Path
@@ -63,17 +63,29 @@ AGENTS = {name: _class_of(algorithm) for name, algorithm in registry.ALGORITHMS.
 
 
 def load(path: str | os.PathLike[str], **options: Any) -> Agent:
-    """Whichever agent a run folder or a saved file holds; the options are those of `Agent.load`.
+    """Load an agent of any algorithm from a run folder or a saved file.
+
+    Args:
+        path: the folder or the file.
+        **options: the keyword arguments of `Agent.load`.
 
     Raises:
-        UserError: if there is no such thing.
+        UserError: if there is no agent at `path`.
     """
     path = Path(path)
     return _kind(run_folder.read_config(path) if path.is_dir() else agent_file.read_table(path)).load(path, **options)
 
 
 def resume(run_dir: str | os.PathLike[str], **options: Any) -> Agent:
-    """Goes on with whichever agent's run a folder holds; the options are those of `Agent.resume`."""
+    """Resume a run of any algorithm.
+
+    Args:
+        run_dir: the run's folder.
+        **options: the keyword arguments of `Agent.resume`.
+
+    Raises:
+        UserError: if the folder holds no run.
+    """
     return _kind(run_folder.read_config(Path(run_dir))).resume(run_dir, **options)
 
 

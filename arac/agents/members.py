@@ -1,4 +1,4 @@
-"""The agents of a population one by one, as a user meets them: each can act by itself."""
+"""The members of a population as separate agents, each of which can act independently."""
 
 import os
 from dataclasses import dataclass, field
@@ -18,27 +18,32 @@ from arac.storage import export
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """One agent: of the population, of the archive, or the champion."""
+    """A single agent: a member of the population or of the archive, or the champion."""
 
     policy: Any = field(repr=False)  # with NumPy leaves; its actions lie in [-1, 1]
     env: EnvSpec = field(repr=False)
-    rng: np.random.Generator = field(repr=False)  # of the noise
-    fitness: float | None  # its mean return when it was evaluated; None if it has not been since it last learned
-    is_elite: bool  # of the population's last ranking
+    rng: np.random.Generator = field(repr=False)  # draws the noise of actions
+    fitness: float | None  # mean return of its last evaluation; None if it has learned since, or was not evaluated
+    is_elite: bool  # in the population's last ranking
 
     def predict(
         self, observation: Any, state: None = None, episode_start: Any = None, deterministic: bool = False
     ) -> tuple[np.ndarray, None]:
-        """Its action for one observation or a batch of them, in the environment's units.
+        """Return the action for one observation or a batch of them, in the environment's units.
+
+        The signature is that of Stable-Baselines3's `predict`.
 
         Args:
-            observation: what the environment gives, or the same flattened; with a leading axis for a batch.
-            state: for Stable-Baselines3's callers; the policy has no memory.
-            episode_start: likewise.
-            deterministic: without noise.
+            observation: as the environment returns it, or flattened; a batch has a leading axis.
+            state: ignored; the policy has no memory.
+            episode_start: ignored.
+            deterministic: act without noise.
+
+        Returns:
+            The action or the batch of actions, and None in place of a recurrent state.
 
         Raises:
-            UserError: if that is no observation of the environment, or has NaN or infinity in it.
+            UserError: if the observation does not fit the environment, or contains NaN or infinity.
         """
         flat = flattened(self.env, observation)
         if not np.isfinite(flat).all():
@@ -51,10 +56,11 @@ class Member:
         return rescale_action(action, self.env.low, self.env.high, self.env.action_dtype), None
 
     def export(self, path: str | os.PathLike[str]) -> None:
-        """Writes what acts into one npz file of plain arrays, to be used without JAX and without arac.
+        """Write the policy to one npz file of plain arrays, to act without JAX and without arac.
 
         Raises:
-            UserError: if it is a policy of your own, whose arithmetic only your class knows.
+            UserError: if it is a custom policy, which only its class can compute, or the file cannot be written at
+                `path`.
         """
         export.write(Path(path), self.policy, self.env)
 
@@ -68,7 +74,7 @@ class Members(NamedTuple):
 
     @staticmethod
     def of(state: Any, env: EnvSpec, rng: np.random.Generator, fitness: np.ndarray | None) -> "Members":
-        """`fitness` is of all members, or of the champion alone, as it was measured; other lengths tell nothing."""
+        """Build the members of a state; `fitness` is per member or the champion's alone, else it is ignored."""
         policies = _one_by_one(state.population)
         known = dict.fromkeys(range(len(policies)))
         measured = {len(policies): range(len(policies)), 1: [state.champion]}
@@ -82,7 +88,7 @@ class Members(NamedTuple):
 
 
 def _archived(state: Any, env: EnvSpec, rng: np.random.Generator) -> tuple[Member, ...]:
-    """Of ARAC alone: the other systems keep none."""
+    """Return the archived policies as members; only ARAC has some."""
     archive = getattr(state, "archive", None)
     if archive is None or archive.size == 0:
         return ()
@@ -102,5 +108,5 @@ def _says_where(observation: np.ndarray, env: EnvSpec) -> str:
 
 
 def _one_by_one(population: Any) -> list[Any]:
-    """Policies with NumPy leaves; those of the user's own as objects of the user's class."""
+    """Return the policies one by one with NumPy leaves, custom ones as objects of the user's class."""
     return [policy.policy if isinstance(policy, CustomPolicyAdapter) else policy for policy in members(population)]

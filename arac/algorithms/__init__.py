@@ -1,1 +1,1 @@
-"""The algorithms: each a config, a first state and a generation."""
+"""The algorithms. Each has a config, an initial state and a generation, the step that is repeated."""

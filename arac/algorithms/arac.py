@@ -1,4 +1,4 @@
-"""ARAC: Attraction-Repulsion Actor-Critic, Algorithm 1 of the paper in its order."""
+"""ARAC: Attraction-Repulsion Actor-Critic, with the steps of the paper's Algorithm 1 in order."""
 
 import math
 from dataclasses import dataclass, replace
@@ -105,10 +105,10 @@ class ARACConfig(SoftConfig):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class State:
-    """Everything that a generation hands to the next, but for replay."""
+    """Everything that is passed from one generation to the next, except for replay."""
 
     actors: ActorLearner  # the population and its optimisers, stacked
-    critic: CriticLearner  # shared by all
+    critic: CriticLearner  # shared by all members
     archive: Archive
     log_coefficient: np.ndarray  # log lambda of each member
     elites: np.ndarray  # of the last evaluation, best first
@@ -125,6 +125,7 @@ class State:
 
 
 def init(config: ARACConfig, env: EnvSpec, seed: int, policy: type[CustomPolicy] | None = None) -> State:
+    """Return the state before the first generation; `policy` is a user's policy class, or None for flow policies."""
     sigma = None if config.sigma == "learned" else float(config.sigma)
 
     def init_policy(key: jax.Array) -> Policy:
@@ -155,7 +156,7 @@ def init(config: ARACConfig, env: EnvSpec, seed: int, policy: type[CustomPolicy]
 
 
 def generation(context: Context[ARACConfig], state: State) -> tuple[State, Evaluation | None]:
-    """One pass of Algorithm 1's outer loop."""
+    """Carry out one pass of Algorithm 1's outer loop; return the new state, and the evaluation if one was due."""
     config = context.config
 
     # Collect samples: one episode per agent, with noise.
@@ -166,7 +167,7 @@ def generation(context: Context[ARACConfig], state: State) -> tuple[State, Evalu
     context.replay.extend(episodes)
     env_steps = state.env_steps + sum(len(episode) for episode in episodes)
 
-    # Update critic, then actors: as many mini-batches as the new steps have earned.
+    # Update critic, then actors: one mini-batch of the critic per new step, but none for the warm-up.
     earned = learning_steps(config, state.env_steps), learning_steps(config, env_steps)
     critic, critic_loss = update_critic(context, state, *earned)
     learned, actor_losses, repulsion = update_actors(context, replace(state, critic=critic), *earned)
@@ -174,7 +175,7 @@ def generation(context: Context[ARACConfig], state: State) -> tuple[State, Evalu
     if not evaluation_due(context, state.env_steps, env_steps):
         return learned, None
 
-    # Evaluate actors, rank them, archive them once they have learned.
+    # Evaluate actors, rank them, and archive them if they have been trained.
     played = evaluate(context, learned.population, state.generation)
     archive = state.archive
     if not warming_up:
@@ -193,7 +194,11 @@ def generation(context: Context[ARACConfig], state: State) -> tuple[State, Evalu
 
 
 def update_critic(context: Context[ARACConfig], state: State, before: int, after: int) -> tuple[CriticLearner, float]:
-    """`after - before` mini-batches, shared equally by the elites; also the mean loss."""
+    """Train the critic on `after - before` mini-batches, divided equally among the elites' policies.
+
+    Returns:
+        The critic, and the mean loss.
+    """
     config = context.config
     fixed, view = soft_update_config(config), context.replay.view
     learner, total = state.critic, 0.0
@@ -203,16 +208,17 @@ def update_critic(context: Context[ARACConfig], state: State, before: int, after
         count = _share(after, slot, len(state.elites)) - _share(before, slot, len(state.elites))
         for start, stop in context.progress.chunks("critic", count):
             learner, loss = critic_updates(fixed, learner, policy, config.temperature, view, key, start, stop)
-            total += float(loss)  # waits for it: progress shows what is done, not what is queued
+            total += float(loss)  # float() waits, so that progress counts finished updates
     return learner, total / max(after - before, 1)
 
 
 def update_actors(
     context: Context[ARACConfig], state: State, before: int, after: int
 ) -> tuple[State, dict[str, float], dict[str, Any] | None]:
-    """Give each actor `p (after - before) / M` mini-batches: Eq. 5 where it feels others, else Eq. 2.
+    """Train each actor on `p (after - before) / M` mini-batches: by Eq. 5 if others repel or attract it, else by Eq. 2.
 
-    Returns the new state, the means of what the updates measured, and where repulsion came from.
+    Returns:
+        The new state, the means of the updates' metrics, and the sources of repulsion if there was any.
     """
     config = context.config
     count = _of_each_actor(config, after) - _of_each_actor(config, before)
@@ -222,7 +228,7 @@ def update_actors(
     repelled = repelled_members(config, state.elites)
     if config.ar_coefficient != 0 and (len(repelled) or felt is not None):
         forces = Forces(jnp.asarray(state.log_coefficient), jnp.asarray(repelled), jnp.asarray(state.elites), felt)
-    # Without forces their settings do not matter, and must not make it compile again.
+    # Without forces their settings do not matter, and must not cause another compilation.
     of_updates = soft_update_config(config) if forces is None else update_config(config)
     actors, sums = state.actors, []
     for start, stop in context.progress.chunks("actors", count):
@@ -254,10 +260,11 @@ def update_actors(
 
 
 def sources(archive: Archive, slots: np.ndarray, felt: TargetPolicies | None, measured: ForceMetrics) -> dict[str, Any]:
-    """Tell where repulsion came from.
+    """Return the sources of repulsion, for the metrics.
 
-    `shares` has the share of the living members and of each age in the archive, by the environment steps at which it
-    was added; in sum 1. `acting` is the share of the weight that still had a gradient.
+    Returns:
+        `shares`: the share of the population's members, and of the archived policies by the environment steps at which
+        they were added; the shares sum to 1. `acting`: the share of the repelling weights that still had a gradient.
     """
     force, weight = {"members": float(measured.living.pull.sum())}, float((measured.living.pull > 0).sum())
     if felt is not None:
@@ -273,7 +280,11 @@ def sources(archive: Archive, slots: np.ndarray, felt: TargetPolicies | None, me
 
 
 def sample_archive(context: Context[ARACConfig], state: State) -> tuple[np.ndarray, TargetPolicies | None]:
-    """Draw n archived policies for each elite: their slots, and with their weights what it feels, if anything."""
+    """Draw n archived policies for each elite.
+
+    Returns:
+        Their slots in the archive, and the policies with their weights; None for these if the archive is not used.
+    """
     config = context.config
     slots = np.zeros((config.elites, config.archive_sample), int)
     if config.ar_coefficient == 0 or config.ar_from == "members" or state.archive.size == 0:
@@ -288,7 +299,7 @@ def sample_archive(context: Context[ARACConfig], state: State) -> tuple[np.ndarr
 
 
 def repelled_members(config: ARACConfig, elites: np.ndarray) -> np.ndarray:
-    """Return the members that feel other members: nobody, all, or all but the elites."""
+    """Return the indices of the members that other members repel: none, all, or all but the elites."""
     members = np.arange(config.population_size)
     if config.ar_from == "archive" or config.population_size == 1:
         return members[:0]
@@ -296,13 +307,13 @@ def repelled_members(config: ARACConfig, elites: np.ndarray) -> np.ndarray:
 
 
 def first_log_coefficient(config: ARACConfig) -> float:
-    """Return log lambda at the start; any number where lambda is 0 and nothing is felt."""
+    """Return log lambda at the start: 0 if lambda is adapted, and also if it is 0, where it is not used."""
     fixed = config.ar_coefficient
     return math.log(fixed) if isinstance(fixed, int | float) and fixed > 0 else 0.0
 
 
 def update_config(config: ARACConfig) -> UpdateConfig:
-    """Return what the actors' loop is compiled for."""
+    """Return the settings that the actors' update loop is compiled for."""
     return soft_update_config(config)._replace(
         ar_divergence=config.ar_divergence,
         ar_base=config.ar_base,
@@ -312,10 +323,10 @@ def update_config(config: ARACConfig) -> UpdateConfig:
 
 
 def _of_each_actor(config: ARACConfig, updates: int) -> int:
-    """How many mini-batches each actor has had once the critic has had `updates`: p / M of them, rounded down."""
+    """Return how many mini-batches each actor has had after `updates` of the critic: p / M of them, rounded down."""
     return int(updates * config.actor_coefficient / config.population_size)
 
 
 def _share(updates: int, slot: int, slots: int) -> int:
-    """How many of the first `updates` go to a slot. The shares of all slots add up to `updates`, at any count."""
+    """Return how many of the first `updates` belong to a slot. The shares of all slots always add up to `updates`."""
     return (updates + slot) // slots

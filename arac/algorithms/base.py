@@ -1,4 +1,4 @@
-"""What the systems share around their updates: counting, scheduling and evaluation."""
+"""The parts that algorithms share apart from their updates: counting, scheduling and evaluation."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,18 +25,18 @@ ConfigT_co = TypeVar("ConfigT_co", bound=Config, covariant=True)
 
 
 class State(Protocol):
-    """A state of any algorithm: a frozen dataclass that JAX knows as a pytree, with everything that a checkpoint needs.
+    """The interface of an algorithm's state: a frozen dataclass registered with JAX as a pytree.
 
-    What goes from one generation to the next is in it, but for replay.
+    It holds everything that is passed from one generation to the next and that a checkpoint needs, except for replay.
     """
 
     @property
     def population(self) -> Any:
-        """One policy whose leaves have a leading axis: the members."""
+        """The members: one policy whose leaves have a leading axis."""
 
     @property
     def champion(self) -> int:
-        """The member to hand over."""
+        """The index of the member that is used as the trained agent."""
 
     @property
     def generation(self) -> int: ...
@@ -50,7 +50,7 @@ ExplorerT = TypeVar("ExplorerT", bound=ExplorationConfig)
 
 
 class Context(NamedTuple, Generic[ConfigT_co]):
-    """What a generation works with, beside its state."""
+    """The inputs of a generation besides its state."""
 
     config: ConfigT_co
     env: EnvSpec
@@ -62,7 +62,7 @@ class Context(NamedTuple, Generic[ConfigT_co]):
 
 
 class Evaluation(NamedTuple):
-    """What was measured after a generation; one row of the metrics."""
+    """The measurements after a generation; one row of the metrics."""
 
     env_steps: int
     generation: int
@@ -73,8 +73,8 @@ class Evaluation(NamedTuple):
     kl: np.ndarray  # (member, member): KL(row || column)
     archive_size: int
     losses: dict[str, float]
-    repulsion: dict[str, Any] | None = None  # where repulsion came from, where there was some
-    fresh_returns: np.ndarray | None = None  # (episode,): of the champion, where its fitness chose it among several
+    repulsion: dict[str, Any] | None = None  # sources of repulsion, if there was any
+    fresh_returns: np.ndarray | None = None  # (episode,): of a champion chosen by fitness among several
 
     @property
     def champion(self) -> int:
@@ -82,22 +82,22 @@ class Evaluation(NamedTuple):
 
     @property
     def champion_returns(self) -> np.ndarray:
-        """Returns of the champion in episodes that did not choose it."""
+        """The champion's returns in episodes that it was not chosen by."""
         return self.returns[self.champion] if self.fresh_returns is None else self.fresh_returns
 
 
 def soft_update_config(config: SoftConfig) -> UpdateConfig:
-    """Return the part of a config that the update loops of a soft actor-critic are compiled for."""
+    """Return the settings that the update loops of a soft actor-critic are compiled for."""
     return UpdateConfig(config.discount, config.tau, config.learning_rate, config.batch_size)
 
 
 def learning_steps(config: Config, env_steps: int) -> int:
-    """How many of the environment steps so far have earned an update: all but the warm-up."""
+    """Return the number of updates due so far: one for each environment step after the warm-up."""
     return max(env_steps - config.warmup_steps, 0)
 
 
 def evaluation_due(context: Context[Config], before: int, after: int) -> bool:
-    """Whether the interval was crossed between two counts of environment steps, or the run is at its end."""
+    """Return True if an evaluation interval ended between two counts of environment steps, or the run has ended."""
     interval = context.config.eval_interval
     return interval == 0 or after // interval > before // interval or after >= context.total_steps
 
@@ -107,12 +107,15 @@ def single_agent_generation(
     state: StateT,
     update: Callable[[Context[ExplorerT], StateT, int], tuple[StateT, dict[str, float]]],
 ) -> tuple[StateT, Evaluation | None]:
-    """A generation of a single agent: one episode, the updates that it earned, and an evaluation when it is due.
+    """Carry out a generation of a single agent: one episode, one update per step of it, and an evaluation if due.
 
     Args:
-        context: what it works with.
-        state: has `population`, `generation` and `env_steps`.
-        update: `(context, state, environment steps now)` to the state that has learned, and what it reports.
+        context: config, replay buffer, rollouts and other inputs.
+        state: the state before the generation.
+        update: maps `(context, state, environment steps now)` to the state after its updates and their metrics.
+
+    Returns:
+        The new state, and the evaluation if one was due.
     """
     warming_up = state.env_steps < context.config.warmup_steps
     acting: Acting = "random" if warming_up else "explore"
@@ -130,7 +133,7 @@ def single_agent_generation(
 
 
 class EvaluationReturns(NamedTuple):
-    """The episodes of an evaluation."""
+    """The returns and lengths of an evaluation's episodes."""
 
     returns: np.ndarray  # (member, episode)
     lengths: np.ndarray  # (member, episode)
@@ -141,7 +144,7 @@ class EvaluationReturns(NamedTuple):
 
 
 def evaluate(context: Context[Config], population: Any, generation: int) -> EvaluationReturns:
-    """Episodes without noise for every member; its fitness is their mean return."""
+    """Play episodes without noise with every member; a member's fitness is its mean return."""
     store = context.config.store_evaluation
     episodes = context.rollouts.evaluate(population, generation, context.config.eval_episodes, record=store)
     if store:
@@ -161,9 +164,9 @@ def measure(
     elites: int = 1,
     archive_size: int = 0,
 ) -> Evaluation:
-    """The row of an evaluation, with the divergences between members on states from replay.
+    """Return the row of an evaluation, with the divergences between members on states from replay.
 
-    Policies without a density have none: zeros stand there.
+    Deterministic policies have no density; their divergences are reported as 0.
     """
     kl = np.zeros((len(played.returns),) * 2)
     if not isinstance(state.population, DeterministicPolicy):
@@ -184,7 +187,7 @@ def measure(
 
 
 def confirm(context: Context[Config], population: Any, generation: int, row: Evaluation) -> Evaluation:
-    """Return the row with fresh episodes of the champion: the fittest of several was lucky in those that chose it."""
+    """Return the row with fresh episodes of the champion: the episodes that it was chosen by overestimate it."""
     if len(row.fitness) == 1:
         return row
     champion = take(population, np.array([row.champion]))
@@ -200,9 +203,10 @@ def _draw_states(batch_size: int, view: ReplayView, key: jax.Array) -> tuple[jax
 
 
 def summary(fitness: np.ndarray) -> dict[str, float]:
-    """Of what a population was judged by, for the metrics."""
+    """Return the best and the mean fitness of a population, for the metrics."""
     return {"population_best": float(fitness.max()), "population_mean": float(fitness.mean())}
 
 
 def init_replay(config: Config, env: EnvSpec) -> ReplayBuffer:
+    """Return an empty replay buffer for an environment."""
     return buffer.ReplayBuffer(config.replay_capacity, env.observation_size, env.action_size)

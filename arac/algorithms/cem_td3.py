@@ -30,7 +30,7 @@ from arac.utils.validation import Bounds, Count, Natural, NonNegative, Share
 
 @dataclass(frozen=True, kw_only=True)
 class CEMTD3Config(TargetNoiseConfig, DiscountConfig):
-    """CEM-RL with TD3: a Gaussian over actors, half of which learn by gradient before all are judged."""
+    """CEM-RL with TD3: a Gaussian over actors, half of which are trained by gradient before all are evaluated."""
 
     population_size: Annotated[int, Bounds(1, 10_000)] = 10
     """Actors per generation; an even number, for they are drawn in opposite pairs."""
@@ -39,13 +39,13 @@ class CEMTD3Config(TargetNoiseConfig, DiscountConfig):
     gradient_actors: Natural = 5
     """Actors per generation that learn from the critic first."""
     initial_variance: NonNegative = 1e-3
-    """Of each parameter."""
+    """Variance of each parameter at the start."""
     damping: NonNegative = 1e-3
-    """Variance that is added at first."""
+    """Variance that is added at first, per parameter."""
     final_damping: NonNegative = 1e-5
-    """What that falls to."""
+    """Variance that is added in the end."""
     damping_decay: Share = 0.95
-    """Per generation."""
+    """Factor of the added variance per generation."""
     hidden_size: Count = 400
     """Units of the first hidden layer; the second has three quarters of that."""
     batch_size: Count = 100
@@ -73,17 +73,17 @@ class CEMTD3Config(TargetNoiseConfig, DiscountConfig):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class State:
-    """Everything that a generation hands to the next, but for replay."""
+    """Everything that is passed from one generation to the next, except for replay."""
 
     distribution: Distribution[DeterministicPolicy]
     critic: CriticLearner  # shared by all actors
-    last_steps: int  # environment steps of the generation before
+    last_steps: int  # environment steps of the previous generation
     generation: int
     env_steps: int
 
     @property
     def population(self) -> DeterministicPolicy:
-        """The mean alone: it is what CEM-TD3 hands over, and what is measured."""
+        """The mean policy alone: it is evaluated, and it is the result of training."""
         return stack([self.distribution.mean])
 
     @property
@@ -103,6 +103,7 @@ def update_config(config: CEMTD3Config) -> UpdateConfig:
 
 
 def init(config: CEMTD3Config, env: EnvSpec, seed: int) -> State:
+    """Return the state before the first generation."""
     hidden = tapered(config.hidden_size)
     key = stream_key(seed, "population")
     mean = DeterministicPolicy.init(
@@ -122,13 +123,13 @@ def init(config: CEMTD3Config, env: EnvSpec, seed: int) -> State:
 
 
 def generation(context: Context[CEMTD3Config], state: State) -> tuple[State, Evaluation | None]:
-    """Ask, teach the first ones, judge all, tell."""
+    """Draw actors, train the first ones, evaluate all, and update the distribution from the fittest."""
     config = context.config
     key = stream_key(context.seed, "candidates", state.generation)
     actors = ask(state.distribution, key, config.population_size)
     actors, critic, losses = teach(context, state, actors)
 
-    # Judge every actor by one episode without noise, which replay keeps.
+    # Evaluate every actor in one episode without noise, which is added to replay.
     episodes = [episode for [episode] in context.rollouts.evaluate_fitness(actors, state.generation, 1)]
     context.replay.extend(episodes)
     steps = sum(len(episode) for episode in episodes)
@@ -152,11 +153,17 @@ def generation(context: Context[CEMTD3Config], state: State) -> tuple[State, Eva
 def teach(
     context: Context[CEMTD3Config], state: State, actors: DeterministicPolicy
 ) -> tuple[DeterministicPolicy, CriticLearner, dict[str, float]]:
-    """One after the other, the first actors train the critic and are then trained by it, with fresh optimisers."""
+    """Train the first actors in turn: first the critic with the actor as target policy, then the actor by the critic.
+
+    Each actor gets a new optimiser.
+
+    Returns:
+        The actors, the critic, and the mean losses.
+    """
     config = context.config
     critic, fixed, view = state.critic, update_config(config), context.replay.view
     sums = {"critic_loss": 0.0, "actor_loss": 0.0}
-    nothing_to_learn_from = len(context.replay) == 0  # as after `load`
+    nothing_to_learn_from = len(context.replay) == 0  # e.g. after `load`, which leaves replay empty
     if state.env_steps < config.warmup_steps or config.gradient_actors == 0 or nothing_to_learn_from:
         return actors, critic, sums
     critic_count, actor_count = state.last_steps // config.gradient_actors, state.last_steps

@@ -38,7 +38,7 @@ class CERLConfig(GeneticConfig, SmoothedConfig):
             "reset_scale": 1.0, "critic_target": "delayed", "exploration_noise": 0.1, "target_noise": 0.2,
             "target_noise_clip": 0.5,
         },
-        # Noise: of actions in [0, 1] there, so twice as much in [-1, 1].
+        # The authors' code scales noise for actions in [0, 1]; for [-1, 1] it is twice as large.
         "public-code": {
             "mutation_probability": 0.2, "crossover_probability": 0.01, "crossover_units": 0.3,
             "mutation_strength": 0.02, "mutation_fraction": 0.03, "mutation_share": "random",
@@ -49,13 +49,13 @@ class CERLConfig(GeneticConfig, SmoothedConfig):
     }  # fmt: skip
 
     elite_fraction: Share = 0.2
-    """Of the individuals, that pass on unchanged."""
+    """Share of the individuals that pass on unchanged."""
     crossover_probability: Share = 0.15
-    """That two selected parents exchange units."""
+    """Probability that two selected parents exchange units."""
     mutation_fraction: Share = 0.05
-    """Of the weights, that a mutation changes."""
+    """Share of the weights that a mutation changes."""
     reset_probability: Share = 0.02
-    """Of the weights that a mutation changes, those drawn anew."""
+    """Share of the changed weights that are drawn anew."""
     critic_target: CriticTarget = "delayed"
     """delayed: the critic's target moves with every update of the actor, as in TD3; every: with every update."""
     learner_rollouts: Annotated[int, Bounds(1, 10_000)] = 10
@@ -94,16 +94,16 @@ class CERLConfig(GeneticConfig, SmoothedConfig):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class State:
-    """Everything that a generation hands to the next, but for replay."""
+    """Everything that is passed from one generation to the next, except for replay."""
 
     individuals: DeterministicPolicy  # stacked
     learners: Learner  # the portfolio, stacked
     values: np.ndarray  # (learner,): moving averages of their returns
-    visits: np.ndarray  # (learner,): how many episodes each has played
-    allocation: np.ndarray  # which learner plays each of the next generation's episodes
+    visits: np.ndarray  # (learner,): number of episodes each has played
+    allocation: np.ndarray  # the learner that plays each of the next generation's episodes
     champion: int  # the individual that was fittest in the last generation
-    updates: int  # of each learner, so far
-    last_steps: int  # environment steps of the generation before
+    updates: int  # updates of each learner so far
+    last_steps: int  # environment steps of the previous generation
     generation: int
     env_steps: int
 
@@ -113,11 +113,13 @@ class State:
 
 
 def update_config(config: CERLConfig) -> UpdateConfig:
+    """Return the settings that the learners' update loop is compiled for."""
     of_td3 = td3_rules(config, critic_learning_rate=config.critic_learning_rate)
     return of_td3._replace(critic_target=config.critic_target)
 
 
 def init(config: CERLConfig, env: EnvSpec, seed: int) -> State:
+    """Return the state before the first generation."""
     hidden = tapered(config.hidden_size)
     sizes = env.observation_size, env.action_size
 
@@ -145,7 +147,7 @@ def init(config: CERLConfig, env: EnvSpec, seed: int) -> State:
 
 
 def generation(context: Context[CERLConfig], state: State) -> tuple[State, Evaluation | None]:
-    """Judge, let the learners explore and learn, breed with migrants now and then, share out the next episodes."""
+    """Evaluate individuals, train learners, breed (at intervals with learners too), and allocate the next episodes."""
     config = context.config
     fitness, steps = evaluate_fitness(context, state.individuals, state.generation, 1)
     policies = take(state.learners.actor.policy, state.allocation)
@@ -155,7 +157,7 @@ def generation(context: Context[CERLConfig], state: State) -> tuple[State, Evalu
     env_steps = state.env_steps + steps
     values, visits = valued(config, state, episodes)
 
-    # As many updates as the generation before had steps, once there is something to learn from.
+    # As many updates as the previous generation had steps, once the warm-up is over.
     updates = state.updates + (state.last_steps if env_steps > config.warmup_steps else 0)
     learners, losses = update_learners(
         context, update_config(config), state.learners, config.discounts, state.generation, state.updates, updates
@@ -191,7 +193,7 @@ def generation(context: Context[CERLConfig], state: State) -> tuple[State, Evalu
 
 
 def valued(config: CERLConfig, state: State, episodes: list[Episode]) -> tuple[np.ndarray, np.ndarray]:
-    """The learners' values and visits after the episodes of an allocation; a learner's first return is its value."""
+    """Return the learners' values and visits after new episodes; a learner's first value is its first return."""
     values, visits = state.values.copy(), state.visits.copy()
     for learner, episode in zip(state.allocation, episodes, strict=True):
         step = config.value_step if visits[learner] else 1.0

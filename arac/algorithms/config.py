@@ -1,4 +1,4 @@
-"""What can be set: one frozen dataclass per system, checked when it is made.
+"""Settings that several algorithms share, as frozen dataclasses that are checked when they are made.
 
 Every field is a keyword of the Python class and a flag of the command; the line below a field is its help.
 """
@@ -14,10 +14,10 @@ from arac.utils.validation import Bounds, Count, Natural, NonNegative, Share, ch
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """What all systems share."""
+    """Settings of every algorithm."""
 
     preset_table: ClassVar[str] = "paper"  # the file below presets/ with the settings for each task
-    preset_fields: ClassVar[tuple[str, ...]] = ()  # what this system takes from a row of it
+    preset_fields: ClassVar[tuple[str, ...]] = ()  # what this algorithm takes from a row of it
     # Other values than the defaults, by the preset that chooses them.
     named_presets: ClassVar[dict[str, dict[str, Any]]] = {"paper-letter": {}}
 
@@ -62,7 +62,7 @@ class Config:
 
 @dataclass(frozen=True, kw_only=True)
 class DiscountConfig(Config):
-    """What all share that have one horizon."""
+    """Settings of algorithms with one discount factor."""
 
     discount: Share = 0.99
     """Discount factor (gamma)."""
@@ -70,7 +70,7 @@ class DiscountConfig(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class ExplorationConfig(Config):
-    """What all share that explore with noise on their actions."""
+    """Settings of algorithms that explore with noise on their actions."""
 
     noise_hold: Annotated[int, Bounds(1, 10_000)] = 1
     """Longest time that exploration holds a draw of its noise, in steps; 1 draws anew at every step. Times are random,
@@ -79,7 +79,7 @@ class ExplorationConfig(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class SoftConfig(ExplorationConfig, DiscountConfig):
-    """What the soft actor-critics share."""
+    """Settings of the soft actor-critics."""
 
     critic: CriticKind = "value"
     """value: twin Q, V and a target V (SAC v1, the paper's); twin: twin Q with targets of their own (SAC v2)."""
@@ -87,7 +87,7 @@ class SoftConfig(ExplorationConfig, DiscountConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class TargetNoiseConfig(Config):
-    """What all share whose critic has TD3's target; noise in units of actions in [-1, 1]."""
+    """Settings of algorithms whose critic has TD3's target; noise in units of actions in [-1, 1]."""
 
     target_noise: NonNegative = 0.2
     """Standard deviation of the noise on the target's actions."""
@@ -97,7 +97,7 @@ class TargetNoiseConfig(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class SmoothedConfig(TargetNoiseConfig, ExplorationConfig):
-    """What TD3's learners share."""
+    """Settings of TD3's learners."""
 
     policy_delay: Count = 2
     """Critic updates for each update of the actor and the targets."""

@@ -59,7 +59,7 @@ class ERLConfig(GeneticConfig, ExplorationConfig, DiscountConfig):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class State:
-    """Everything that a generation hands to the next, but for replay."""
+    """Everything that is passed from one generation to the next, except for replay."""
 
     individuals: DeterministicPolicy  # stacked
     learners: Learner  # one, with a leading axis
@@ -73,7 +73,7 @@ class State:
 
 
 def update_config(config: ERLConfig) -> UpdateConfig:
-    """DDPG as a special case of TD3: one Q network, no smoothing, no delay."""
+    """Return the settings of DDPG as a special case of TD3: one Q network, no smoothing, no delay."""
     return UpdateConfig(
         actor_learning_rate=config.learning_rate,
         critic_learning_rate=config.critic_learning_rate,
@@ -86,6 +86,8 @@ def update_config(config: ERLConfig) -> UpdateConfig:
 
 
 def init(config: ERLConfig, env: EnvSpec, seed: int) -> State:
+    """Return the state before the first generation."""
+
     def init_actor(key: jax.Array) -> DeterministicPolicy:
         return DeterministicPolicy.init(
             key, env.observation_size, env.action_size, hidden=(config.hidden_size,) * 2,
@@ -105,7 +107,7 @@ def init(config: ERLConfig, env: EnvSpec, seed: int) -> State:
 
 
 def generation(context: Context[ERLConfig], state: State) -> tuple[State, Evaluation | None]:
-    """Judge, breed, let the learner explore and learn, and copy it into the population now and then."""
+    """Evaluate and breed individuals, train the learner, and at intervals copy it into the population."""
     config = context.config
     fitness, steps = evaluate_fitness(context, state.individuals, state.generation, config.trials)
     individuals, made = breed(context, state.individuals, fitness, state.generation)
@@ -115,7 +117,7 @@ def generation(context: Context[ERLConfig], state: State) -> tuple[State, Evalua
     context.replay.extend([episode])
     env_steps = state.env_steps + steps + len(episode)
 
-    # As many updates as the generation had environment steps, once there is something to learn from.
+    # As many updates as the generation had environment steps, once the warm-up is over.
     count = env_steps - state.env_steps if env_steps > config.warmup_steps else 0
     learners, losses = update_learners(
         context, update_config(config), state.learners, (config.discount,), state.generation, 0, count
@@ -130,5 +132,5 @@ def generation(context: Context[ERLConfig], state: State) -> tuple[State, Evalua
 
 
 def worst(fitness: np.ndarray, elites: np.ndarray) -> int:
-    """The least fit slot but for those that hold a copy of an elite."""
+    """Return the least fit slot of those that do not hold a copy of an elite."""
     return int(next(slot for slot in np.argsort(fitness, kind="stable") if slot not in elites))

@@ -1,4 +1,4 @@
-"""What ERL and CERL share: judging individuals, breeding the next ones, and measuring the fittest."""
+"""The parts that ERL and CERL share: evaluating individuals, breeding the next ones, and measuring the fittest."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -17,35 +17,35 @@ from arac.utils.validation import Bounds, NonNegative, Share
 
 @dataclass(frozen=True, kw_only=True)
 class GeneticConfig(Config):
-    """What ERL and CERL share."""
+    """The settings that ERL and CERL share."""
 
     population_size: Annotated[int, Bounds(1, 10_000)] = 10
     """Individuals that evolve."""
     elite_fraction: Share = 0.1
-    """Of the individuals, that pass on unchanged."""
+    """Share of the individuals that pass on unchanged."""
     tournament_size: Annotated[int, Bounds(1, 10_000)] = 3
     """Individuals that compete for a place among the parents."""
     crossover_probability: Share = 0.0
-    """That two selected parents exchange units."""
+    """Probability that two selected parents exchange units."""
     crossover_units: Annotated[float, Bounds(0, 100)] = 2.0
     """Units that a crossover draws in a layer, at most, relative to how many there are; 2 exchanges 57 % on average."""
     crossover_biases: Annotated[float, Bounds(0, 100)] = 0.0
     """Biases and norms that a crossover draws in a layer, at most, relative to how many there are."""
     mutation_probability: Share = 0.9
-    """That an individual mutates."""
+    """Probability that an individual mutates."""
     mutation_strength: NonNegative = 0.1
     """Standard deviation of a mutation, relative to the weight."""
     mutation_fraction: Share = 0.1
-    """Of the weights, that a mutation changes."""
+    """Share of the weights that a mutation changes."""
     mutation_share: Literal["fixed", "random"] = "fixed"
     """fixed: a mutation changes `mutation_fraction` of the weights; random: of each layer a random share up to that,
     and none in a quarter of the layers, as the authors' code does."""
     super_mutation_strength: NonNegative = 10.0
     """Standard deviation of a super-mutation, relative to the weight."""
     super_mutation_probability: Share = 0.05
-    """Of the weights that a mutation changes, those with a super-mutation."""
+    """Share of the changed weights that get a super-mutation."""
     reset_probability: Share = 0.05
-    """Of the weights that a mutation changes, those drawn anew."""
+    """Share of the changed weights that are drawn anew."""
     reset_scale: NonNegative = 1.0
     """Standard deviation of weights that are drawn anew."""
     learning_rate: NonNegative = 5e-5
@@ -55,7 +55,7 @@ class GeneticConfig(Config):
 
     @property
     def elite_count(self) -> int:
-        return max(int(self.elite_fraction * self.population_size + 1e-9), 1)  # 0.29 of 100 are 29
+        return max(int(self.elite_fraction * self.population_size + 1e-9), 1)  # 0.29 of 100 is 29 despite rounding
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -76,7 +76,11 @@ class GeneticConfig(Config):
 def evaluate_fitness(
     context: Context[GeneticConfig], individuals: DeterministicPolicy, generation: int, trials: int
 ) -> tuple[np.ndarray, int]:
-    """The mean return of each individual over whole episodes, which replay keeps; and how many steps they took."""
+    """Evaluate each individual in `trials` episodes, which are added to replay.
+
+    Returns:
+        The mean return of each individual, and the number of environment steps.
+    """
     played = context.rollouts.evaluate_fitness(individuals, generation, trials)
     context.replay.extend(episode for episodes in played for episode in episodes)
     fitness = np.array([np.mean([episode.total for episode in episodes]) for episodes in played])
@@ -91,7 +95,19 @@ def breed(
     migrants: DeterministicPolicy | None = None,
     migrant_count: int = 0,
 ) -> tuple[DeterministicPolicy, Plan]:
-    """The individuals of the next generation, with learners among them if some migrate."""
+    """Breed the individuals of the next generation.
+
+    Args:
+        context: config and seed of the run.
+        individuals: the current individuals, stacked.
+        fitness: fitness of each individual.
+        generation: number of the generation.
+        migrants: learners that may be copied into the population, stacked.
+        migrant_count: number of migrants; 0 if none migrate.
+
+    Returns:
+        The new individuals, and the plan that they were made by.
+    """
     config = context.config
     rng = stream_rng(context.seed, "evolution", generation)
     made = plan(
@@ -103,7 +119,7 @@ def breed(
         mutation_probability=config.mutation_probability,
         migrants=migrant_count,
     )
-    if len(made.migrants):  # where not all find room, chance decides who does
+    if len(made.migrants):  # if there is not room for all, a random subset migrates
         moving = rng.permutation(migrant_count)[: len(made.migrants)]
         individuals = put(individuals, made.migrants, take(migrants, moving))
     mutation = Mutation(
@@ -124,6 +140,6 @@ def breed(
 def measure_champion(
     context: Context[GeneticConfig], state: Any, fitness: np.ndarray, losses: dict[str, float]
 ) -> Evaluation:
-    """The fittest individual of the last generation over fresh episodes; what all were judged by stands beside it."""
+    """Return the evaluation of the fittest individual in fresh episodes, with the fitness of the whole population."""
     played = evaluate(context, take(state.population, np.array([state.champion])), state.generation - 1)
     return measure(context, state, played, {**losses, **summary(fitness)})

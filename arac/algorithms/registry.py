@@ -1,4 +1,4 @@
-"""The algorithms: each a config, a first state and a generation."""
+"""The registry of algorithms: each has a config, an initial state and a generation."""
 
 import re
 from collections.abc import Callable
@@ -17,10 +17,10 @@ from arac.utils.text import suggestion
 
 
 class Look(NamedTuple):
-    """How something is drawn everywhere: a colour on light and on dark ground, and a mark besides the colour.
+    """The style of a curve in all figures: its colours on light and on dark backgrounds, and its marker.
 
-    The algorithms' were chosen by search: as far apart as can be for people who see no red or no green, and 3:1
-    against their ground.
+    The algorithms' colours were chosen by search: as far apart as possible for people who cannot see red or green, and
+    with a contrast of 3:1 to the background.
     """
 
     light: str
@@ -29,24 +29,24 @@ class Look(NamedTuple):
 
 
 class Algorithm(NamedTuple):
-    """An entry of the registry: what the command, sweeps, reports and pages know of an algorithm."""
+    """An entry of the registry: the description of an algorithm that commands, sweeps, reports and pages use."""
 
     name: str
-    label: str  # in tables and figures; without its signs also the name of the Python class
+    label: str  # in tables and figures; without punctuation also the name of the Python class
     title: str
     config: type[Config]
     init: Callable[..., Any]  # (config, env, seed) -> state; or (config, env, seed, policy) if it takes one
     generation: Callable[..., Any]  # (context, state) -> (state, evaluation or None)
-    look: Look | None = None  # None: the next that is free
+    look: Look | None = None  # None: the next unused style
 
     @property
     def class_name(self) -> str:
-        """The name of its class in Python."""
+        """The name of the algorithm's Python class."""
         return re.sub(r"\W", "", self.label)
 
     @property
     def takes_policy(self) -> bool:
-        """Whether it can train a policy of the user's own: the soft actor-critics can."""
+        """True if the algorithm can train a user's policy, as the soft actor-critics can."""
         return issubclass(self.config, SoftConfig)
 
 
@@ -85,10 +85,10 @@ ALGORITHMS = {
 
 
 def find(name: str) -> Algorithm:
-    """The algorithm of that name.
+    """Return the algorithm of that name.
 
     Raises:
-        UserError: if there is none.
+        UserError: if there is no such algorithm.
     """
     if name not in ALGORITHMS:
         raise UserError(

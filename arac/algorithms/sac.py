@@ -38,7 +38,7 @@ from arac.utils.validation import Bounds, NonNegative
 
 @dataclass(frozen=True, kw_only=True)
 class SACConfig(SoftConfig):
-    """Soft actor-critic. SAC v2 as it stands; `critic="value", temperature=0.2` is v1."""
+    """Soft actor-critic: v2 by default, v1 with `critic="value", temperature=0.2`."""
 
     critic: CriticKind = "twin"
     temperature: Annotated[float | Literal["auto"], Bounds(0)] = "auto"
@@ -47,7 +47,7 @@ class SACConfig(SoftConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class SACNFConfig(SoftConfig):
-    """Soft actor-critic with a radial-flow policy: ARAC's agent, single_agent_generation."""
+    """Soft actor-critic with a radial-flow policy: ARAC's agent without a population."""
 
     preset_fields: ClassVar[tuple[str, ...]] = ("flows", "sigma", "temperature")
 
@@ -60,7 +60,7 @@ class SACNFConfig(SoftConfig):
 
 
 class Learner(NamedTuple):
-    """What learns."""
+    """The actor, the critic and the temperature, with their optimiser states."""
 
     actor: ActorLearner
     critic: CriticLearner
@@ -71,7 +71,7 @@ class Learner(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class State:
-    """Everything that a generation hands to the next, but for replay."""
+    """Everything that is passed from one generation to the next, except for replay."""
 
     learner: Learner
     generation: int
@@ -87,6 +87,7 @@ class State:
 
 
 def init(config: SACConfig | SACNFConfig, env: EnvSpec, seed: int, policy: type[CustomPolicy] | None = None) -> State:
+    """Return the state before the first generation; `policy` is a user's policy class, or None."""
     hidden = (config.hidden_size,) * 2
     actor = init_actor(config, env, stream_key(seed, "population"), policy)
     critic = init_critic(stream_key(seed, "critic-init"), config.critic, env.observation_size, env.action_size, hidden)
@@ -108,6 +109,7 @@ def init(config: SACConfig | SACNFConfig, env: EnvSpec, seed: int, policy: type[
 def init_actor(
     config: SACConfig | SACNFConfig, env: EnvSpec, key: jax.Array, policy: type[CustomPolicy] | None
 ) -> Policy:
+    """Return a new actor: a user's policy, or that of SAC-NF or SAC."""
     sizes, hidden = (env.observation_size, env.action_size), (config.hidden_size,) * 2
     if policy is not None:
         return CustomPolicyAdapter.init(policy, key, env)
@@ -122,7 +124,7 @@ def generation(context: Context[SACConfig | SACNFConfig], state: State) -> tuple
 
 
 def update(context: Context[SACConfig | SACNFConfig], state: State, env_steps: int) -> tuple[State, dict[str, float]]:
-    """As many updates as the steps up to `env_steps` have earned, and the means of what they report."""
+    """Carry out the updates due at `env_steps`; return the new state and the means of their metrics."""
     config = context.config
     count = learning_steps(config, env_steps) - learning_steps(config, state.env_steps)
     learner, sums = state.learner, Losses(0.0, 0.0, 0.0, 0.0)
@@ -135,7 +137,7 @@ def update(context: Context[SACConfig | SACNFConfig], state: State, env_steps: i
 
 
 class Losses(NamedTuple):
-    """Sums over updates."""
+    """Losses, entropy and temperature, summed over updates."""
 
     critic_loss: float | Float[Array, ""]
     actor_loss: float | Float[Array, ""]
@@ -153,7 +155,17 @@ def sac_updates(
     start: int,
     stop: int,
 ) -> tuple[Learner, Losses]:
-    """Updates `start` to `stop - 1`: critic, actor, and the temperature if it has a target entropy."""
+    """Carry out updates `start` to `stop - 1` of critic, actor and, given a target entropy, temperature.
+
+    Args:
+        update_config: the settings that the loop is compiled for.
+        target_entropy: the entropy that the temperature is adapted to; None keeps the temperature.
+        learner: the actor, the critic and the temperature.
+        view: the transitions to draw from.
+        key: all random numbers of update i come from (key, i).
+        start: number of the first update.
+        stop: number of the update after the last one.
+    """
 
     def draw_one(i: Any) -> tuple[BatchSample, Float[Array, "batch action"]]:
         critic_key, actor_key = jax.random.split(jax.random.fold_in(key, i))

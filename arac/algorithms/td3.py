@@ -27,7 +27,7 @@ class TD3Config(SmoothedConfig, DiscountConfig):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class State:
-    """Everything that a generation hands to the next, but for replay."""
+    """Everything that is passed from one generation to the next, except for replay."""
 
     learners: Learner  # one, with a leading axis
     generation: int
@@ -47,6 +47,7 @@ def update_config(config: TD3Config) -> UpdateConfig:
 
 
 def td3_rules(config: SmoothedConfig, *, critic_learning_rate: float) -> UpdateConfig:
+    """Return the settings that the update loop of TD3 learners is compiled for."""
     return UpdateConfig(
         actor_learning_rate=config.learning_rate,
         critic_learning_rate=critic_learning_rate,
@@ -59,6 +60,7 @@ def td3_rules(config: SmoothedConfig, *, critic_learning_rate: float) -> UpdateC
 
 
 def init(config: TD3Config, env: EnvSpec, seed: int) -> State:
+    """Return the state before the first generation."""
     hidden = (config.hidden_size,) * 2
     policy = DeterministicPolicy.init(
         stream_key(seed, "population"),
@@ -76,7 +78,7 @@ def generation(context: Context[TD3Config], state: State) -> tuple[State, Evalua
 
 
 def update(context: Context[TD3Config], state: State, env_steps: int) -> tuple[State, dict[str, float]]:
-    """As many updates as the steps up to `env_steps` have earned, and the means of their losses."""
+    """Carry out the updates due at `env_steps`; return the new state and the mean losses."""
     config = context.config
     before, after = learning_steps(config, state.env_steps), learning_steps(config, env_steps)
     learners, losses = update_learners(
@@ -94,7 +96,20 @@ def update_learners(
     before: int,
     after: int,
 ) -> tuple[Learner, dict[str, float]]:
-    """Updates `before` to `after - 1` of learners side by side, and the means of their losses. CERL and ERL, too."""
+    """Carry out updates `before` to `after - 1` of learners in parallel, for TD3, CERL and ERL.
+
+    Args:
+        context: replay buffer, seed and progress of the run.
+        fixed: the settings that the loop is compiled for.
+        learners: the learners, stacked.
+        discounts: discount factor of each learner.
+        generation: number of the generation.
+        before: number of the first update.
+        after: number of the update after the last one.
+
+    Returns:
+        The learners, and their mean losses.
+    """
     keys = jax.random.split(stream_key(context.seed, "updates", generation), len(discounts))
     sums = Losses(jnp.zeros(len(discounts)), jnp.zeros(len(discounts)))
     for start, stop in context.progress.chunks("update", after - before):

@@ -1,4 +1,4 @@
-"""What a report cannot show, in words: what was not run, not finished, not readable, or not alike."""
+"""Remarks on what a report cannot show: runs that are missing, unfinished, unreadable or not comparable."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Remark:
 
 
 def remarks(study: Study, broken: Sequence[Broken]) -> list[Remark]:
-    """Everything that a reader should know before trusting a number, the gravest first."""
+    """Return all that a reader should know before trusting a number, the most serious first."""
     return [
         *(Remark("cannot be read", f"{one.name}: {one.reason}") for one in broken),
         *_runs(study),
@@ -31,7 +31,7 @@ def remarks(study: Study, broken: Sequence[Broken]) -> list[Remark]:
 
 
 def coverage(study: Study) -> dict[str, dict[str, tuple[int, int]]]:
-    """Runs of each of the paper's systems on each of its tasks: those that reached its steps, and those begun."""
+    """Count the runs of each of the paper's algorithms on each task: those that reached its steps, and all."""
     table = {}
     for task in paper.TABLE:
         groups = [group for group in study.groups if group.paper_task == task]
@@ -40,7 +40,7 @@ def coverage(study: Study) -> dict[str, dict[str, tuple[int, int]]]:
 
 
 def _count(groups: Sequence[Group], task: str, algorithm: str) -> tuple[int, int]:
-    """Different seeds of the system as the paper has it; a variant does not count."""
+    """Count the seeds of an algorithm with the paper's settings, those with the paper's steps first."""
     seeds: dict[int, int] = {}
     for record in (record for group in groups if group.algorithm == algorithm for record in group.records):
         if as_in_paper(record):
@@ -49,13 +49,14 @@ def _count(groups: Sequence[Group], task: str, algorithm: str) -> tuple[int, int
 
 
 def missing(study: Study) -> str:
-    """How far this is from the paper's experiments, in a sentence."""
+    """Return a sentence on how many of the paper's runs are missing or too short."""
     cells = [counts for row in coverage(study).values() for counts in row.values()]
     whole = sum(min(full, paper.SEEDS) for full, _ in cells)
     begun = sum(min(some, paper.SEEDS) for _, some in cells)
     wanted = len(cells) * paper.SEEDS
     return (
-        f"Of the paper's {wanted} runs (8 tasks, 7 systems, {paper.SEEDS} seeds) {wanted - begun} are not here, and "
+        f"Of the paper's {wanted} runs ({len(paper.TABLE)} tasks, {len(paper.COLUMNS)} algorithms, "
+        f"{paper.SEEDS} seeds) {wanted - begun} are not here, and "
         f"{begun - whole} of the {begun} that are here have fewer steps than the paper's."
     )
 

@@ -1,4 +1,4 @@
-"""The learning curve of a system: runs on a common grid of steps, as measured, as the paper draws them, robustly."""
+"""The learning curve of an algorithm: its runs on a common grid of steps, as measured, as in the paper, and robust."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from scipy.signal import savgol_filter
 from arac.analysis.run_records import Record
 from arac.analysis.statistics import LEAST_RUNS, REPETITIONS, half_width, middle_mean, to_draw_from
 
-WINDOW = 7  # the paper's, for Savitzky-Golay filtering; it does not give the degree
+WINDOW = 7  # the paper's, for Savitzky-Golay filtering; the paper does not give the degree
 DEGREE = 3
 
 
@@ -23,19 +23,19 @@ class Band(NamedTuple):
 
 @dataclass(frozen=True)
 class Curve:
-    """What the runs of a system did over environment steps."""
+    """The runs of an algorithm, or a variant of it, over environment steps."""
 
     steps: Float[np.ndarray, " point"]
     runs: Float[np.ndarray, "run point"]  # NaN where a run has no evaluation nearby
-    count: Float[np.ndarray, " point"]  # runs behind each point
+    count: Float[np.ndarray, " point"]  # number of runs at each point
     mean: Band  # mean ± one standard deviation over seeds, as measured
     paper: Band  # the same through the paper's filter, where there are enough points
     robust: Band  # interquartile mean with its 95 % interval, as measured
-    smoothed: bool  # whether there are
+    smoothed: bool  # whether there are enough points for the filter
 
 
 def curve(records: Sequence[Record]) -> Curve:
-    """The curve of runs that have an evaluation each."""
+    """Return the learning curve of runs, each of which must have an evaluation."""
     steps, runs = common_grid(records)
     covered = ~np.isnan(runs)
     mean = _mean_and_deviation(runs)
@@ -45,15 +45,15 @@ def curve(records: Sequence[Record]) -> Curve:
 
 
 def common_grid(records: Sequence[Record]) -> tuple[Float[np.ndarray, " point"], Float[np.ndarray, "run point"]]:
-    """Runs, linearly interpolated at the evaluations of the one that has most.
+    """Return the steps of the run with most evaluations, and all runs linearly interpolated there.
 
     Generations end with episodes, so runs are evaluated at slightly different steps: beyond its first and last
-    evaluation a run keeps its value for half the distance between evaluations, and is NaN from there on.
+    evaluation a run keeps its value for half the distance between evaluations, and is NaN further out.
     """
     grid = max(records, key=lambda record: (len(record.rows), record.steps[-1])).steps
     reach = float(np.median(np.diff(grid))) / 2 if len(grid) > 1 else float(grid[0]) / 2
     ends = [record.steps[-1] for record in records]
-    if max(ends) > grid[-1] + reach:  # the run with most evaluations is not the longest: go on at the longest one's
+    if max(ends) > grid[-1] + reach:  # the longest run is another one: continue with its steps
         longest = records[int(np.argmax(ends))].steps
         grid = np.concatenate([grid, longest[longest > grid[-1] + reach]])
     runs = np.array([np.interp(grid, record.steps, record.returns) for record in records])
@@ -63,7 +63,7 @@ def common_grid(records: Sequence[Record]) -> tuple[Float[np.ndarray, " point"],
 
 
 def _mean_and_deviation(runs: Float[np.ndarray, "run point"]) -> Band:
-    """At each point over the runs that are there; no width where that is one."""
+    """Return mean ± standard deviation over the runs at each point; the width is 0 if there is only one."""
     count = (~np.isnan(runs)).sum(0)
     mean = np.nanmean(runs, 0)
     squares = np.nansum((runs - mean) ** 2, 0)
@@ -72,7 +72,7 @@ def _mean_and_deviation(runs: Float[np.ndarray, "run point"]) -> Band:
 
 
 def _robust(runs: Float[np.ndarray, "run point"], covered: Bool[np.ndarray, "run point"]) -> Band:
-    """Stretches with the same runs at a time."""
+    """Return the interquartile band, computed for all points with the same runs at once."""
     band = Band(*(np.full(runs.shape[1], np.nan) for _ in Band._fields))
     for there in np.unique(covered, axis=1).T:
         points = (covered == there[:, None]).all(0)
@@ -84,8 +84,8 @@ def _robust(runs: Float[np.ndarray, "run point"], covered: Bool[np.ndarray, "run
 def interquartile_band(curves: Float[np.ndarray, "run point"], seed: int = 0) -> Band:
     """Return the interquartile mean of runs at each point of their curves, with its 95 % interval there.
 
-    Whole curves are drawn again. The interval is that of `statistics.interquartile_interval`; fewer runs than that asks
-    for leave the band without ends.
+    The bootstrap draws whole curves. The interval is that of `statistics.interquartile_interval`; with fewer than
+    `LEAST_RUNS` runs its bounds are NaN.
     """
     value = middle_mean(curves.T)
     if len(curves) < LEAST_RUNS:
@@ -98,8 +98,8 @@ def interquartile_band(curves: Float[np.ndarray, "run point"], seed: int = 0) ->
 def smooth(line: Float[np.ndarray, " point"]) -> Float[np.ndarray, " point"]:
     """Return a line through the paper's Savitzky-Golay filter, where it has enough points on both sides.
 
-    Towards the ends the window shrinks with what is left on the shorter side: a filter that goes on beyond them draws
-    values that nobody measured.
+    Towards the ends the window shrinks with what is left on the shorter side: a filter that extends beyond them draws
+    values that were not measured.
     """
     filtered = line.copy()
     for half in range(2, WINDOW // 2 + 1):  # with a single neighbour on each side, a cubic passes through all points

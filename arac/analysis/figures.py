@@ -14,7 +14,7 @@ from arac.analysis.grouping import Study
 from arac.analysis.statistics import LEAST_RUNS
 from arac.utils.plotting import pyplot
 
-# Of variants, and of algorithms without a look of their own.
+# The looks of variants, and of algorithms that define none.
 _OTHERS = (
     Look("#7a4a21", "#d9a877", "*"),
     Look("#4a3aa7", "#a9a0ff", "<"),
@@ -28,14 +28,14 @@ STYLES = {
     "paper": "mean ± one standard deviation over seeds, Savitzky-Golay window 7",
     "robust": f"interquartile mean, with 95 % interval from {LEAST_RUNS} seeds on, as measured",
 }
-_LETTERS = 13  # of a legend, in an inch
-_LONGEST = 48  # letters of a label: as many as have room below one panel
+_LETTERS = 13  # letters of a legend per inch
+_LONGEST = 48  # letters of a label: more do not fit below one panel
 _ROUGH = f"not smoothed, under {WINDOW} evaluations: "
 Curves = Mapping[tuple[str, str], Curve]
 
 
 def looks(systems: Mapping[str, str]) -> dict[str, Look]:
-    """Return the look of each system: its algorithm's, or the next free one for a variant."""
+    """Return the look of each algorithm, and the next free one for a variant."""
     free, found = cycle(_OTHERS), {}
     for label, name in systems.items():
         algorithm = ALGORITHMS[name]
@@ -96,7 +96,7 @@ def _panel(axes: Any, task: str, curves: Mapping[str, Curve], style: str, seen: 
 
 
 def _plain(text: str) -> str:
-    """As it is written: Matplotlib would read formulas between dollars, and a long line leaves a panel no room."""
+    """Escape dollars, between which Matplotlib reads formulas, and shorten text that would leave a panel no room."""
     return (text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…").replace("$", r"\$")
 
 

@@ -1,4 +1,4 @@
-"""What the paper reports: its table of returns, how it was made, and where it contradicts itself or others."""
+"""The paper's table of returns, how it was made, and where it contradicts itself or other sources."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 from arac.algorithms.presets import default_steps
 
 SEEDS = 5
-COLUMNS = ("arac", "cem_td3", "cerl", "erl", "sac_nf", "sac", "td3")  # the names of the algorithms, in its order
+COLUMNS = ("arac", "cem_td3", "cerl", "erl", "sac_nf", "sac", "td3")  # algorithms in the order of the paper's table
 CAVEAT = (
     "The paper's tasks were the v2 tasks of an older simulator that no longer installs, and its runs had 5 seeds and 1 "
     "million steps (2 million on HumanoidRllab, 600,000 on SparseHumanoid): compare rankings, not returns."
@@ -27,7 +27,7 @@ class Erratum:
     sentence: str
 
 
-# Maximum average return over 5 seeds, from the appendix; one for each of COLUMNS.
+# Mean and standard deviation of the maximum average return over 5 seeds, from the appendix; in the order of COLUMNS.
 _ROWS: dict[str, tuple[tuple[float, float], ...]] = {
     "Ant": ((6044, 216), (4239, 1048), (1639, 564), (1442, 819), (4912, 954), (4370, 173), (4372, 900)),
     "HalfCheetah": ((10264, 271), (10659, 1473), (5703, 831), (6746, 295), (8429, 818), (11896, 574), (9543, 978)),
@@ -81,15 +81,15 @@ ERRATA = (
 
 
 def value(task: str | None, algorithm: str) -> Value | None:
-    """What the paper's table has for a task by its preset's name; None where it has nothing."""
+    """Return the paper's value for a task, by its preset's name, and an algorithm; None if there is none."""
     return TABLE.get(task or "", {}).get(algorithm)
 
 
 def errata(task: str | None, algorithm: str | None = None) -> list[Erratum]:
-    """The doubts about a task's values, or about one of them."""
+    """Return the doubts about a task's values, or about one algorithm's value."""
     return [one for one in ERRATA if one.task == task and (algorithm is None or algorithm in one.systems)]
 
 
 def steps(task: str) -> int:
-    """Environment steps of the paper's runs on a task."""
+    """Return the environment steps of the paper's runs on a task."""
     return default_steps(task)

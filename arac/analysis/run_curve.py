@@ -13,7 +13,7 @@ _LEVELS = "▁▂▃▄▅▆▇█"  # eighths of a character, from below
 
 
 def draw(folder: Path, title: str) -> Path:
-    """Writes curve.png into a run folder: every agent's fitness over environment steps, the champion's on top."""
+    """Draw each agent's fitness over environment steps, the champion's on top, to curve.png; return its path."""
     plt = pyplot()
     rows = metrics.read_evaluations(folder)
     steps = [row["env_steps"] for row in rows]
@@ -49,13 +49,13 @@ def in_terminal(steps: Sequence[int], returns: Sequence[float], *, width: int = 
     """Draw a curve with characters: returns over environment steps, with the numbers at both axes' ends.
 
     Args:
-        steps: of each evaluation, rising.
-        returns: as many.
-        width: columns, labels included.
+        steps: environment steps of each evaluation, in increasing order.
+        returns: return of each evaluation.
+        width: columns of the drawing, labels included.
         height: rows of the curve itself.
 
     Returns:
-        The lines of the drawing; a row for each `height`, and the axis below them.
+        The drawing: `height` rows, and the axis below them.
     """
     labels = [f"{max(returns):,.0f}", f"{min(returns):,.0f}"]
     margin = max(map(len, labels))

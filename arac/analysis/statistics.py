@@ -1,8 +1,8 @@
-"""What can be said about few runs: summaries of one run's curve, and of many runs with their uncertainty.
+"""Statistics of few runs: summaries of one run's curve, and of several runs with their uncertainty.
 
 The summaries over runs follow Agarwal et al., "Deep reinforcement learning at the edge of the statistical precipice"
-(2021). The scores of an algorithm are one array per task with a number for each run; tasks may have different numbers.
-The runs are the last axis: with axes before it, such as one for draws of a bootstrap, a summary has those.
+(2021). The scores of an algorithm are one array per task with a number for each run; tasks may differ in their number
+of runs. Runs are the last axis; leading axes, such as one for bootstrap draws, are kept in the result.
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,8 @@ from jaxtyping import Float
 
 Scores: TypeAlias = Mapping[str, Float[np.ndarray, "*draws run"]]
 REPETITIONS = 2000
-ERROR = 0.05  # how often an interval may miss
-LEAST_RUNS = 3  # of each side on each task: fewer have no interval
+ERROR = 0.05  # probability that an interval misses the true value
+LEAST_RUNS = 3  # per task, and in a comparison per side: fewer have no interval
 
 
 class Interval(NamedTuple):
@@ -24,46 +24,48 @@ class Interval(NamedTuple):
 
 
 def maximum(returns: Float[np.ndarray, " evaluation"]) -> float:
-    """As the paper's tables have it: the best evaluation of a run. It flatters, the more the noisier the run."""
+    """Return the best evaluation of a run, as in the paper's tables. It is biased upwards, more so for noisier runs."""
     return float(np.max(returns))
 
 
 def final(returns: Float[np.ndarray, " evaluation"]) -> float:
-    """The last evaluation of a run."""
+    """Return the last evaluation of a run."""
     return float(returns[-1])
 
 
 def area(steps: Float[np.ndarray, " evaluation"], returns: Float[np.ndarray, " evaluation"]) -> float:
-    """The area under a learning curve over its width: its mean height, from the first evaluation to the last."""
+    """Return the area under a learning curve divided by its width: its mean from the first evaluation to the last."""
     if len(steps) == 1:
         return float(returns[0])
     return float(np.trapezoid(returns, steps) / (steps[-1] - steps[0]))
 
 
 def interquartile_mean(scores: Scores) -> Any:
-    """The mean of the middle half of all runs of all tasks: less noisy than the median, less swayed than the mean."""
+    """Return the mean of the middle half of all runs: less noisy than the median, more robust than the mean."""
     return middle_mean(np.concatenate(list(scores.values()), -1))
 
 
 def middle_mean(values: Float[np.ndarray, "*others run"]) -> Any:
-    """Without the lowest and the highest quarter of the runs, as many whole runs as that is."""
+    """Return the mean without the lowest and the highest quarter of the runs, each rounded down to whole runs."""
     count = values.shape[-1]
     cut = count // 4
     return np.sort(values, -1)[..., cut : count - cut].mean(-1)
 
 
 def mean(scores: Scores) -> Any:
-    """Of the tasks' means: each task counts the same."""
+    """Return the mean of the tasks' means, so that each task counts the same."""
     return np.mean([of_task.mean(-1) for of_task in scores.values()], 0)
 
 
 def performance_profile(scores: Scores, thresholds: Float[np.ndarray, " threshold"]) -> Float[np.ndarray, " threshold"]:
-    """The fraction of runs that score above each threshold; each task counts the same."""
+    """Return the fraction of runs that score above each threshold; each task counts the same."""
     return np.asarray(mean({task: of_task[None, :] > thresholds[:, None] for task, of_task in scores.items()}))
 
 
 def probability_of_improvement(scores: Scores, others: Scores) -> Any:
-    """How likely a run is better than one of the others on the same task, ties counting half; over the tasks, the mean.
+    """Return the probability that a run is better than one of the others on the same task, averaged over tasks.
+
+    Ties count half.
 
     Raises:
         ValueError: if they have no task in common.
@@ -93,9 +95,10 @@ def interquartile_interval(scores: Scores, seed: int = 0) -> Interval:
 
 
 def to_draw_from(values: Float[np.ndarray, "*others run"], tasks: int = 1) -> Float[np.ndarray, "*others run"]:
-    """Return runs of a task to draw from: moved away from their mean, because draws of few runs vary too little.
+    """Return a task's runs for bootstrap draws: moved away from their mean, because draws of few runs vary too little.
 
-    Not those of a single task of which some are cut: an extreme run that is drawn twice counts, and makes up for it.
+    Runs of a single task are not moved if the interquartile mean cuts some of them: an extreme run that is drawn twice
+    then survives the cut, which makes up for it.
     """
     centre, count = values.mean(-1, keepdims=True), values.shape[-1]
     if tasks == 1 and count // 4:
@@ -104,7 +107,7 @@ def to_draw_from(values: Float[np.ndarray, "*others run"], tasks: int = 1) -> Fl
 
 
 def half_width(drawn: Float[np.ndarray, "*others draw"], freedom: int) -> Any:
-    """Return half of the width of a 95 % t interval, from a statistic of bootstrap draws."""
+    """Return half of the width of a 95 % t interval, from a statistic of bootstrap draws and its degrees of freedom."""
     from scipy.special import stdtrit
 
     return stdtrit(freedom, 1 - ERROR / 2) * drawn.std(-1)
@@ -113,8 +116,8 @@ def half_width(drawn: Float[np.ndarray, "*others draw"], freedom: int) -> Any:
 def improvement_interval(scores: Scores, others: Scores) -> Interval:
     """Return the probability of improvement with a 95 % score interval.
 
-    On a task it is Newcombe's interval for the area under a ROC curve (2006, method 5), which has a width also where
-    all runs of one side are better; over several tasks these are combined by their distances from the estimates.
+    On one task it is Newcombe's interval for the area under a ROC curve (2006, method 5), which has a width even if
+    all runs of one side are better; the intervals of several tasks are combined by their distances from the estimates.
     """
     common = [task for task in scores if task in others]
     value = float(probability_of_improvement(scores, others))
@@ -134,7 +137,7 @@ def improvement_interval(scores: Scores, others: Scores) -> Interval:
 
 
 def _score_bound(estimate: float, ours: int, theirs: int, end: float) -> float:
-    """Return the value between the estimate and an end of [0, 1] that lies two standard errors, of its own, from it."""
+    """Return the value between the estimate and `end` whose distance to it is 1.96 standard errors at that value."""
     from scipy.optimize import brentq
     from scipy.special import ndtri
 
@@ -146,5 +149,5 @@ def _score_bound(estimate: float, ours: int, theirs: int, end: float) -> float:
 
     if estimate == end:
         return end
-    inside = estimate + (end - estimate) * 1e-9  # where the estimate is an end itself, it solves the equation, too
+    inside = estimate + (end - estimate) * 1e-9  # an estimate of 0 or 1 itself solves the equation, too
     return float(brentq(distance, inside, end)) if distance(end) > 0 else end

@@ -1,4 +1,4 @@
-"""The numbers of a report: each system on each task beside the paper, and the systems against each other."""
+"""The numbers of a report: each algorithm on each task beside the paper, and algorithms against each other."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _NOTHING = Interval(np.nan, np.nan, np.nan)
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean and standard deviation over seeds; None for the deviation of one seed."""
+    """Mean and standard deviation over seeds; for a single seed the deviation is None."""
 
     mean: float
     std: float | None
@@ -27,44 +27,44 @@ class Spread:
 
 @dataclass(frozen=True)
 class Line:
-    """A system on a task: a line of the table."""
+    """A row of the table: an algorithm, or a variant of it, on a task."""
 
     task: str
     system: str
     algorithm: str
     seeds: int  # runs with an evaluation
     unfinished: int
-    ends: tuple[int, int]  # the fewest and the most steps at which a run's evaluations end
+    ends: tuple[int, int]  # the lowest and the highest step of a run's last evaluation
     maximum: Spread
     final: Spread
     area: Spread
     champion: Spread | None  # over seeds, of the means of fresh episodes
-    champions: int  # runs behind it
-    robust: Interval  # interquartile mean at `robust_at`; all NaN where no run has got there
+    champions: int  # number of runs in `champion`
+    robust: Interval  # interquartile mean at `robust_at`; all NaN if no run has reached it
     robust_at: int
-    robust_seeds: int  # runs behind it
-    left_out: tuple[str, ...]  # the others, in words
+    robust_seeds: int  # number of runs in `robust`
+    left_out: tuple[str, ...]  # descriptions of the other runs
     paper: Value | None
-    ranks: tuple[int, int] | None  # ours and the paper's by the maximum, among the systems that both have
+    ranks: tuple[int, int] | None  # ours and the paper's by the maximum, among the algorithms that both have
     errata: tuple[Erratum, ...]  # about the paper's value
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The systems against each other on one task or on all."""
+    """A comparison of the algorithms on one task or on all."""
 
     scope: str
     tasks: int
-    tasks_of: dict[str, int]  # how many of them each system has
+    tasks_of: dict[str, int]  # number of these tasks with runs of each algorithm
     at: dict[str, int]  # the steps at which the runs of each task are compared
-    left_out: dict[str, tuple[str, ...]]  # the runs of each task that have not got there, in words
-    interquartile: dict[str, Interval]  # of scores: returns on one task, normalised ones on all; NaN where none is left
+    left_out: dict[str, tuple[str, ...]]  # descriptions of each task's runs that have not reached them
+    interquartile: dict[str, Interval]  # of returns on one task, of normalised ones on all; NaN if no run is left
     improvement: dict[str, dict[str, Interval]]  # of the first over the second
     profile: dict[str, Float[np.ndarray, " threshold"]]  # of normalised scores
 
 
 def lines(study: Study) -> list[Line]:
-    """The table, task by task; a group without an evaluation has no line."""
+    """Return the rows of the table, task by task; a group without an evaluation has none."""
     found = []
     for task in study.tasks:
         groups = [group for group in study.on(task) if group.measured]
@@ -74,7 +74,7 @@ def lines(study: Study) -> list[Line]:
 
 
 def comparisons(study: Study) -> list[Comparison]:
-    """On all tasks together, where there are several, and on each."""
+    """Return the comparison on all tasks together, if there are several, and on each task."""
     scores: dict[str, dict[str, np.ndarray]] = {}
     at: dict[str, int] = {}
     late: dict[str, tuple[str, ...]] = {}
@@ -91,9 +91,9 @@ def comparisons(study: Study) -> list[Comparison]:
 
 
 def common_steps(groups: Sequence[Group]) -> int:
-    """The last step that all finished runs of a task have reached; all runs, where none is finished.
+    """Return the last step that all finished runs of a task have reached, or all runs if none is finished.
 
-    At that step runs are compared. One that has just begun does not draw the others back to its beginning.
+    Runs are compared at that step. A run that has just begun does not lower it for the others.
     """
     runs = [record for group in groups for record in group.measured]
     done = [record for record in runs if record.finished] or runs
@@ -101,19 +101,19 @@ def common_steps(groups: Sequence[Group]) -> int:
 
 
 def scores_at(records: Sequence[Record], steps: int) -> Float[np.ndarray, " run"]:
-    """The return of each run that has reached a step, at its evaluation nearest to it."""
+    """Return each run's return at its evaluation nearest to `steps`; runs that did not reach `steps` are left out."""
     there = [record for record in records if record.steps[-1] >= steps]
     return np.array([record.returns[np.abs(record.steps - steps).argmin()] for record in there])
 
 
 def _left_out(group: Group, steps: int) -> list[str]:
-    """The runs that have not reached a step."""
+    """Return descriptions of the runs that have not reached `steps`."""
     late = [record for record in group.measured if record.steps[-1] < steps]
     return [f"{group.system} seed {record.seed} (at {record.steps[-1]:,.0f})" for record in late]
 
 
 def normalised(scores: dict[str, dict[str, np.ndarray]], tasks: Sequence[str]) -> dict[str, dict[str, np.ndarray]]:
-    """Scores from 0 for the worst run of a task to 1 for its best; a task whose runs are all alike is left out."""
+    """Scale scores from 0 for a task's worst run to 1 for its best; a task whose runs are all alike is left out."""
     scaled: dict[str, dict[str, np.ndarray]] = {}
     for task in tasks:
         pooled = np.concatenate([of[task] for of in scores.values() if task in of])
@@ -125,7 +125,7 @@ def normalised(scores: dict[str, dict[str, np.ndarray]], tasks: Sequence[str]) -
 
 
 def paper_value(group: Group) -> Value | None:
-    """The paper's, for the paper's system: a variant of one has none."""
+    """Return the paper's value for a group's task and algorithm; a variant of the algorithm has none."""
     plain = all(map(as_in_paper, group.records))
     return paper.value(group.paper_task, group.algorithm) if plain else None
 
@@ -162,7 +162,7 @@ def _spread(values: Sequence[float]) -> Spread:
 
 
 def _ranks(groups: Sequence[Group]) -> dict[str, tuple[int, int]]:
-    """Places by the maximum, ours and the paper's, among the systems that both have; one alone has none."""
+    """Return ranks by the maximum, ours and the paper's, among the algorithms that both have, if there are several."""
     theirs = {group.system: value.mean for group in groups if (value := paper_value(group))}
     ours = {
         group.system: float(np.mean([statistics.maximum(record.returns) for record in group.measured]))
@@ -175,7 +175,7 @@ def _ranks(groups: Sequence[Group]) -> dict[str, tuple[int, int]]:
 
 
 def _places(values: dict[str, float], algorithms: dict[str, str]) -> dict[str, int]:
-    """One more than the other algorithms that are better: one that was evaluated in two ways counts once."""
+    """Return ranks: one more than the number of better algorithms, each counted once even if evaluated in two ways."""
     better = {
         name: {algorithms[other] for other in values if values[other] > value} - {algorithms[name]}
         for name, value in values.items()

@@ -25,12 +25,12 @@ NOTES = (
 
 
 def number(value: float) -> str:
-    """Readable at any size: 12,345; 345.6; 1.32."""
+    """Format a number with decimals that suit its size: 12,345; 345.6; 1.32."""
     return f"{value:z,.{_decimals(value)}f}"
 
 
 def spread(value: Spread | Value | None) -> str:
-    """4,235 ± 58, or one seed's 4,235, or a dash; both sides have as many decimals."""
+    """Format as 4,235 ± 58, with the same number of decimals; as 4,235 for one seed; or as a dash for None."""
     if value is None:
         return "-"
     if value.std is None:
@@ -40,13 +40,13 @@ def spread(value: Spread | Value | None) -> str:
 
 
 def _decimals(*values: float) -> int:
-    """As many as suit the largest; none where all are whole."""
+    """Return the number of decimals that suits the largest value; 0 if all are whole numbers."""
     largest = max(map(abs, values))
     return 0 if largest >= 1000 or all(value == round(value) for value in values) else 1 if largest >= 100 else 2
 
 
 def interval(value: Interval) -> str:
-    """5.2 [4.1, 6.3], or one run's 5.2, or a dash."""
+    """Format as 5.2 [4.1, 6.3]; as 5.2 if there are no bounds; or as a dash if there is no value."""
     if math.isnan(value.value):
         return "-"
     if math.isnan(value.low):
@@ -63,18 +63,18 @@ def seeds(line: Line) -> str:
 
 
 def ends(line: Line) -> str:
-    """The steps that the runs were measured up to; the last episode makes a run a little longer than another."""
+    """Format the runs' last steps: one number if they differ by less than 2 %, as different last episodes cause."""
     first, last = line.ends
     return f"{last:,}" if first > 0.98 * last else f"{first:,} to {last:,}"
 
 
 def left_out(task: str, steps: int, runs: Sequence[str]) -> str:
-    """Which runs are not compared with the others of a task."""
+    """Return a sentence that names the runs that are not compared with the others of a task."""
     return f"Not yet at {steps:,} steps of {task}, and left out: {'; '.join(runs)}."
 
 
 def as_csv(lines: Sequence[Line]) -> str:
-    """A row for each line, numbers in full; what is not there is empty."""
+    """Return the table as CSV: numbers in full precision, missing values empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -91,7 +91,7 @@ def as_csv(lines: Sequence[Line]) -> str:
 
 
 def as_markdown(lines: Sequence[Line]) -> str:
-    """The table, with the doubts about the paper's values below it."""
+    """Return the table as Markdown, with the doubts about the paper's values below it."""
     head = ("task", "system", "seeds", "steps", "maximum", "the paper's", "rank: ours / paper's", "final", "area",
             "champion, fresh episodes", "IQM")  # fmt: skip
     rows = [head, ("---",) * len(head)]
@@ -114,7 +114,7 @@ def as_markdown(lines: Sequence[Line]) -> str:
 
 
 def _absent(lines: Sequence[Line]) -> str:
-    """Who is missing from the IQM, where somebody is."""
+    """Return a sentence for each task with runs that are left out of the IQM."""
     text = ""
     for task, ours in groupby(lines, lambda line: line.task):
         several = list(ours)

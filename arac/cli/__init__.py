@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-# JAX tells of devices that are not there; a user of the command has not asked.
+# Hides JAX's messages about missing devices, which do not concern users of the command.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from arac.cli.common import hanging, wrapped

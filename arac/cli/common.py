@@ -1,4 +1,4 @@
-"""Parts that all commands share: reading their arguments, and printing."""
+"""Functions that all commands share: parsing arguments, and printing."""
 
 import contextlib
 import inspect
@@ -27,7 +27,7 @@ _REGISTRY = ConstructorRegistry()
 
 @_REGISTRY.primitive_rule
 def _whole_numbers(kind: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int] | None:
-    """Read whole numbers as people write them: 10000, 10_000 or 1e4."""
+    """Return the rule by which tyro parses whole numbers such as 10000, 10_000 or 1e4."""
     if kind.type is not int:
         return None
     return PrimitiveConstructorSpec(
@@ -40,10 +40,10 @@ def _whole_numbers(kind: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int] | N
 
 
 def whole_number(word: str) -> int:
-    """Return the whole number that a word stands for.
+    """Return the whole number that is written as `word`, such as 10000, 10_000 or 1e4.
 
     Raises:
-        ValueError: if it stands for none.
+        ValueError: if it is not a whole number.
     """
     try:
         return int(word)
@@ -59,9 +59,21 @@ def whole_number(word: str) -> int:
 
 
 def parse(kind: type[ArgsT], command: str, argv: list[str], default: Any = None, program: str = "arac") -> ArgsT:
-    """Parse arguments with tyro, with its boxed complaints turned into one sentence."""
+    """Parse arguments with tyro, and turn its boxed error messages into one sentence.
+
+    Args:
+        kind: dataclass of the arguments; its docstring is the description in the help text.
+        command: name of the command, for messages.
+        argv: the arguments to parse.
+        default: an instance with the default values.
+        program: what precedes the command's name in messages.
+
+    Raises:
+        UserError: if the arguments are invalid.
+        SystemExit: after printing the help text or the completion script.
+    """
     complaint = io.StringIO()
-    description = wrapped(inspect.getdoc(get_origin(kind) or kind) or "", hang=" ")  # tyro joins lines without one
+    description = wrapped(inspect.getdoc(get_origin(kind) or kind) or "", hang=" ")  # without `hang`, tyro joins lines
     try:
         with contextlib.redirect_stderr(complaint):
             return tyro.cli(
@@ -73,7 +85,7 @@ def parse(kind: type[ArgsT], command: str, argv: list[str], default: Any = None,
                 registry=_REGISTRY,
             )
     except SystemExit as error:
-        if not error.code:  # --help, or what arac.cli.completion asks for
+        if not error.code:  # --help, or the options for arac.cli.completion
             raise
         raise UserError(
             f"{_one_sentence(complaint.getvalue())} `{program} {command} --help` lists all options."
@@ -81,7 +93,7 @@ def parse(kind: type[ArgsT], command: str, argv: list[str], default: Any = None,
 
 
 def peek(argv: list[str], flag: str) -> str | None:
-    """The value of a flag that decides which other flags there are."""
+    """Return the value of a flag before parsing, since it decides which other flags there are; None if not given."""
     for number, word in enumerate(argv):
         if word == flag and number + 1 < len(argv):
             return argv[number + 1]
@@ -91,6 +103,11 @@ def peek(argv: list[str], flag: str) -> str | None:
 
 
 def keyword_arguments(words: tuple[str, ...]) -> dict[str, Any]:
+    """Return KEY=VALUE words as a dictionary, with values read as TOML or else as plain strings.
+
+    Raises:
+        UserError: if a word has no such form.
+    """
     arguments: dict[str, Any] = {}
     for word in words:
         key, equals, value = word.partition("=")
@@ -114,7 +131,7 @@ def wrapped(text: str, indent: str = "", hang: str = "") -> str:
 
 
 def hanging(head: str, text: str) -> str:
-    """Put a text behind a head of fixed width, its further lines below its first."""
+    """Put a text behind a head of fixed width, its further lines aligned with its first."""
     return textwrap.fill(text, terminal_width(), initial_indent=head, subsequent_indent=" " * len(head))
 
 
@@ -144,7 +161,7 @@ def say(sentence: str) -> None:
 
 
 def say_stopped(stop: KeyboardInterrupt, words: list[str], *, kept: bool = True) -> None:
-    """After a series of runs was stopped: what is kept of them, and the command that goes on."""
+    """Print what is saved after a series of runs was interrupted, and the command that continues it."""
     saved = isinstance(stop, Interrupted)
     what = "stopped; what was trained is saved" if saved else "stopped at once; the last checkpoints stand"
     sentence = f"{what}. Go on" if kept else "stopped; nothing is kept of it. Once more"
@@ -152,12 +169,12 @@ def say_stopped(stop: KeyboardInterrupt, words: list[str], *, kept: bool = True)
 
 
 def has_screen() -> bool:
-    """Whether a window can be opened; where there is none, a browser might start in the terminal."""
+    """Return whether a window can be opened; without a screen, a browser might start in the terminal."""
     return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def program(name: str = "arac") -> str:
-    """Return how a command of this environment is called from here."""
+    """Return the words with which the user can call a command of this environment."""
     if name == "arac" and Path(sys.argv[0]).name == "__main__.py":  # python -m arac
         python = "python" if shutil.which("python") == sys.executable else shlex.quote(sys.executable)
         return f"{python} -m arac"
@@ -166,7 +183,7 @@ def program(name: str = "arac") -> str:
 
 
 def _one_sentence(box: str) -> str:
-    """What a box of tyro's says below its title and above its next rule, and the options it suggests further down."""
+    """Return the message in tyro's error box, between title and next rule, with the options suggested further down."""
     lines = [line.strip("│╭╮╰╯ ") for line in re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines()[1:]]
     parts = [list(part) for is_rule, part in groupby(lines, lambda line: bool(re.match("──|---", line))) if not is_rule]
     first, *others = parts

@@ -1,4 +1,4 @@
-"""`arac completion`: a script for the shell, made from the commands and what their own parsers take."""
+"""`arac completion`: a script for the shell, generated from the commands and their parsers."""
 
 import ast
 import contextlib
@@ -26,7 +26,7 @@ class Option(NamedTuple):
 
     help: str
     takes_value: bool
-    choices: tuple[str, ...]  # empty where any value will do, such as a path
+    choices: tuple[str, ...]  # empty where any value is allowed, such as a path
 
 
 Options = dict[str, Option]
@@ -66,7 +66,13 @@ def completion(argv: list[str], commands: Commands) -> None:
 
 
 def options(command: str, commands: Commands, *, algo: str = "arac") -> Options:
-    """The flags of a command, as its parser tells them to a shell; some commands have them by the algorithm."""
+    """Return the flags of a command by name, from the completion script that tyro makes of its parser.
+
+    Args:
+        command: the command, such as "train" or "sweep status".
+        commands: all commands by name.
+        algo: the algorithm, on which the flags of train depend.
+    """
     first, *rest = command.split()
     told = io.StringIO()
     with contextlib.redirect_stdout(told), contextlib.suppress(SystemExit):
@@ -86,7 +92,7 @@ def options(command: str, commands: Commands, *, algo: str = "arac") -> Options:
 
 
 def _names() -> dict[str, tuple[str, ...]]:
-    """The values of flags, and the first words of commands, whose parsers take any word."""
+    """Return the values of flags and the first arguments of commands whose parsers accept any word."""
     from arac.algorithms.registry import ALGORITHMS
     from arac.envs.tasks import TASKS
     from arac.experiments.catalogue import EXPERIMENTS
@@ -98,7 +104,7 @@ def _names() -> dict[str, tuple[str, ...]]:
 
 
 def _all_options(commands: Commands) -> dict[str, Options]:
-    """Of each command; of train with each algorithm, and all of these together."""
+    """Return the flags of each command; those of train for each algorithm, and all of these together."""
     from arac.algorithms.registry import ALGORITHMS
 
     training = {f"train {name}": options("train", commands, algo=name) for name in ALGORITHMS}
@@ -109,7 +115,7 @@ def _all_options(commands: Commands) -> dict[str, Options]:
 
 def _bash(commands: Commands) -> str:
     known, names = _all_options(commands), _names()
-    places: dict[tuple[str, ...], list[str]] = {}  # where each choice of values is had
+    places: dict[tuple[str, ...], list[str]] = {}  # the command:flag pairs of each set of values
     for command, taken in known.items():
         for flag, option in taken.items():
             if option.takes_value and not command.startswith("train "):

@@ -1,4 +1,4 @@
-"""`arac reproduce`, `arac report` and `python -m benchmarks.speed`."""
+"""`arac reproduce` and `arac report`."""
 
 import sys
 from dataclasses import dataclass, replace
@@ -119,7 +119,7 @@ def _carry_out(
     """Carry out the runs; measure and keep each once it is finished.
 
     Returns:
-        How some runs failed, if they did.
+        The failure if some runs failed, else None.
     """
     from arac.sweeps.keeping import keep
     from arac.sweeps.scheduler import carry_out
@@ -139,7 +139,11 @@ def _carry_out(
 
 
 def _size(args: ReproduceArgs, size: "Size") -> "Size":
-    """What was asked for, where the experiment leaves a choice."""
+    """Return the experiment's size with the choices of the command line.
+
+    Raises:
+        UserError: if the experiment leaves no such choice.
+    """
     chosen: dict[str, Any] = {name: value for name in ("steps", "seeds") if (value := getattr(args, name)) is not None}
     for name in ("envs", "algos"):
         if wanted := getattr(args, name):
@@ -150,17 +154,17 @@ def _size(args: ReproduceArgs, size: "Size") -> "Size":
 
 
 def _ask(jobs: "list[Job]", folder: Path, engine: "Engine", agreed: bool) -> None:
-    """Says how much there is to do, and goes on only if that is wanted.
+    """Print how much there is to do, and ask whether to start.
 
     Raises:
-        UserError: if it is not, or nobody can be asked.
+        UserError: if the answer is no, or there is no terminal to ask in.
     """
     from arac.experiments.forecast import forecast
 
     with engine:
         places = engine.places()
     expected = forecast(jobs, folder, places)
-    if expected.runs == 0:  # only to be shown again
+    if expected.runs == 0:  # nothing to train, only to show
         return
     print(expected, flush=True)
     if agreed:

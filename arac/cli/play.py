@@ -75,7 +75,7 @@ def play(argv: list[str]) -> None:
 
 
 def _check(args: PlayArgs) -> None:
-    """What can be said before anything is loaded."""
+    """Check the arguments before anything is loaded."""
     from arac.storage.run_spec import check_seed
     from arac.video import check_path
 
@@ -87,7 +87,7 @@ def _check(args: PlayArgs) -> None:
 
 
 def _chosen(member: str, champion: int, size: int) -> list[int]:
-    """The numbers of those who are to be seen, in a population of that size."""
+    """Return the numbers of the members to show, in a population of `size`."""
     if member == "champion":
         return [champion]
     if member == "all":
@@ -98,7 +98,7 @@ def _chosen(member: str, champion: int, size: int) -> list[int]:
 
 
 def _tasks(policies: list[Any], run_seed: int, args: PlayArgs) -> list[list["Task"]]:
-    """By episode, then by member: what the champion plays for `arac evaluate`, whoever plays it here."""
+    """Return tasks by episode, then by member: all members play the champion's episodes of `arac evaluate`."""
     from arac.rollout.episode import Task
     from arac.rollout.rollouts import start_of
 
@@ -110,7 +110,7 @@ def _tasks(policies: list[Any], run_seed: int, args: PlayArgs) -> list[list["Tas
 
 
 def _played(env: "EnvSpec", tasks: list[list["Task"]], time_limit: float | None) -> list[list["Episode"]]:
-    """All of them unseen, which takes little time: it gives the ranks, and the length of the film."""
+    """Play all tasks without rendering, which is quick: it gives the ranks and the length of the video."""
     from arac.rollout.local_pool import LocalPool
     from arac.training.display import episode_bar
     from arac.utils.processes import cores
@@ -127,7 +127,7 @@ def _played(env: "EnvSpec", tasks: list[list["Task"]], time_limit: float | None)
 def _filmed(
     env: "EnvSpec", tasks: list[list["Task"]], cast: list[int], labels: list[str], path: Path, steps: int
 ) -> Iterator[tuple[int, int, "Episode"]]:
-    """The number of each episode, who played it, and how it went; all of them once the video is written."""
+    """Write the video, then yield the number, the member and the record of each episode."""
     from arac.training.display import episode_bar
     from arac.utils.progress import Progress
     from arac.video import film_scenes
@@ -143,7 +143,7 @@ def _filmed(
 
 
 def _shown(env: "EnvSpec", tasks: list[list["Task"]], cast: list[int]) -> Iterator[tuple[int, int, "Episode"]]:
-    """The same, each as soon as it has ended, until the window is closed."""
+    """Play in a window until it is closed; yield number, member and record of each episode once it has ended."""
     from arac.video import show
 
     who = [(number, member) for number in range(len(tasks)) for member in cast]

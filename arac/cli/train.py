@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class CallbackArgs:
-    """What is done beside training. Results do not depend on it, and a run that is resumed needs it said again."""
+    """Callbacks. Results do not depend on them, and a run that is resumed needs it said again."""
 
     stop_at_return: Annotated[float | None, tyro.conf.arg(metavar="FLOAT")] = None
     """Stop when an evaluation gives the champion at least this mean return."""
@@ -107,7 +107,7 @@ def train(argv: list[str]) -> None:
     preset: Any = peek(argv, "--preset") or "paper"
     preset = (
         preset if preset in get_args(presets.Preset) else "paper"
-    )  # a wrong word is refused below, with all other flags
+    )  # an invalid preset is refused below, with all other flags
 
     def read(env_id: str) -> TrainArgs[Any]:
         defaults, _ = presets.configured(algorithm.config, env_id, {}, preset=preset)
@@ -116,7 +116,7 @@ def train(argv: list[str]) -> None:
 
     env_id = argv[0] if argv and not argv[0].startswith("-") else ""
     args = read(env_id)
-    if args.env != env_id:  # it stands behind some flag: once more, with the defaults of its task
+    if args.env != env_id:  # ENV is not the first word: parse again, with the defaults of its task
         args = read(args.env)
     agent = AGENTS[algorithm.name](
         args.env,
@@ -171,7 +171,7 @@ def evaluate(argv: list[str]) -> None:
 
 
 def _run(folder: Path, work: Callable[[], Result]) -> Result:
-    """Does the work; if it stops before its end, says how to go on."""
+    """Return the result of `work`; if it is interrupted or fails, tell the user how to resume the run."""
     how = f"{program()} resume {folder}"
     try:
         return work()
@@ -204,7 +204,7 @@ def _say_what_starts(agent: Any, steps: int, folder: Path) -> None:
 
 
 def _say_if_stopped(agent: Any, steps: int) -> None:
-    """Of the callbacks that the command has, one can end a run early."""
+    """Print that the run ended early; of the command's callbacks only `StopAtReturn` can end it."""
     if agent.state.env_steps < steps:
         print(
             f"stopped at {agent.state.env_steps:,} of {steps:,} steps: the champion has the return that was asked for"

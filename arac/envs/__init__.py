@@ -1,4 +1,4 @@
-"""Environments: found, checked once before anything is trained, and made the same everywhere."""
+"""Environments: checked once before training, and made in the same way in every process."""
 
 import sys
 import warnings
@@ -25,27 +25,27 @@ Maker: TypeAlias = Callable[..., gymnasium.Env]
 
 @dataclass(frozen=True, eq=False)
 class EnvSpec:
-    """An environment that passed the checks: enough to make it in any process, registered there or not."""
+    """The specification of an environment that passed `check`, sufficient to make it in any process."""
 
     id: str
-    source: str | RegisteredEnv | Maker  # Gymnasium's own description, with the entry point; an id; or what makes it
+    source: str | RegisteredEnv | Maker  # Gymnasium's spec, with the entry point; an id; or a function or class
     max_episode_steps: int
     observation_size: int
     action_size: int
     low: np.ndarray
     high: np.ndarray
     action_dtype: np.dtype
-    observation_space: gymnasium.Space  # as the environment has it, before it is flattened
+    observation_space: gymnasium.Space  # before it is flattened
     kwargs: dict[str, Any] = field(default_factory=dict)
 
 
 def check(env: str | Maker, *, max_episode_steps: int | None = None, kwargs: dict[str, Any] | None = None) -> EnvSpec:
-    """Makes the environment once and reads its spaces.
+    """Make the environment once, check its spaces and time limit, and return its specification.
 
     Args:
         env: a Gymnasium id, one of our short names, or a function or class that makes an environment.
-        max_episode_steps: a time limit, needed where the environment has none.
-        kwargs: for its constructor, or for that function.
+        max_episode_steps: a time limit, needed if the environment has none.
+        kwargs: keyword arguments for its constructor, or for that function.
 
     Raises:
         UserError: if there is no such environment, or its spaces or time limit are not what ARAC needs.
@@ -88,10 +88,9 @@ def check(env: str | Maker, *, max_episode_steps: int | None = None, kwargs: dic
 
 
 def _source(env_id: str) -> str | RegisteredEnv:
-    """The description that any process can make the environment from.
+    """Return Gymnasium's spec of an environment, or its id if other processes cannot import the spec's entry point.
 
-    Some packages register functions that no other process can find; there the name has to do, with the module in front
-    that registers them.
+    Some packages register such functions; an id `module:name` names the module that registers them.
     """
     module, _, name = env_id.rpartition(":")
     described = gymnasium.spec(name)
@@ -101,19 +100,20 @@ def _source(env_id: str) -> str | RegisteredEnv:
 def _first_observation(env: gymnasium.Env, env_id: str) -> Any:
     try:
         return env.reset(seed=0)[0]
-    except Exception as error:  # whatever somebody else's environment raises
+    except Exception as error:  # an environment may raise anything
         raise UserError(f"The environment {env_id!r} cannot be reset: {in_a_line(error)}") from None
 
 
 def make(spec: EnvSpec) -> gymnasium.Env:
+    """Make the environment of a specification."""
     return _make(spec.source, spec.max_episode_steps, spec.kwargs)
 
 
 def name_of(maker: Callable[..., Any]) -> str:
-    """Where a function or class is to be found, for people and for comparison.
+    """Return the module and name of a function or class, for messages and for comparison.
 
     Raises:
-        UserError: if it is something else that can be called.
+        UserError: if it is another callable, which has no name.
     """
     if not hasattr(maker, "__qualname__"):
         raise UserError(
@@ -123,7 +123,7 @@ def name_of(maker: Callable[..., Any]) -> str:
 
 
 def can_be_imported(spec: EnvSpec) -> bool:
-    """Whether another process finds what makes the environment."""
+    """Return whether another process can import the function or class that makes the environment."""
     if isinstance(spec.source, str):
         return True
     maker = spec.source if callable(spec.source) else spec.source.entry_point
@@ -131,12 +131,12 @@ def can_be_imported(spec: EnvSpec) -> bool:
 
 
 def not_importable(name: str) -> UserError:
-    """For what another process would have to import and cannot."""
+    """Return the error for an object that worker processes would have to import and cannot."""
     return UserError(f"{name} cannot be imported by worker processes: use workers=0, or put it into a module by name.")
 
 
 def is_found(maker: Callable[..., Any]) -> bool:
-    """Whether its module has it under its name, so that another process finds it there."""
+    """Return whether the module of a function or class has it under its name, so that another process can import it."""
     found: Any = None if maker.__module__ == "__main__" else sys.modules.get(maker.__module__)
     for part in getattr(maker, "__qualname__", "").split("."):
         found = getattr(found, part, None)
@@ -166,7 +166,7 @@ def _make(source: str | RegisteredEnv | Maker, max_episode_steps: int | None, kw
     except gymnasium.error.UnregisteredEnv:
         known = [*gymnasium.registry, *tasks.TASKS]
         raise UserError(f"There is no environment {env_id!r}.{suggestion(env_id, known)}") from None
-    except Exception as error:  # whatever somebody else's constructor raises
+    except Exception as error:  # a constructor may raise anything
         raise UserError(
             f"The environment {env_id!r} cannot be made: {in_a_line(error)}{_if_not_found(error)}"
         ) from None
@@ -177,8 +177,9 @@ def _make(source: str | RegisteredEnv | Maker, max_episode_steps: int | None, kw
 
 
 def _if_not_found(error: Exception) -> str:
-    """The command looks for modules where Python does, and not in the folder that it is called in: nothing there is run
-    because a run folder from somebody else names it.
+    """Return a hint on PYTHONPATH for an error of importing, else an empty string.
+
+    The command does not import modules of the current folder, so that a run folder from somebody else cannot name one.
     """
     return " PYTHONPATH=. before the command finds modules of this folder." if isinstance(error, ImportError) else ""
 
@@ -189,7 +190,7 @@ def _before_flattening(env: gymnasium.Env) -> gymnasium.Env:
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Hushes Gymnasium's notes on newer versions, and MuJoCo's on its own models, which it also writes to a file."""
+    """Silence Gymnasium's notes on newer versions, and MuJoCo's on its own models, which it also writes to a file."""
     before = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(lambda _: None)
     try:

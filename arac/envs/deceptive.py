@@ -1,4 +1,4 @@
-"""Points in a room with a trap: the nearest reward is not the largest."""
+"""Tasks of a point in a room with a trap: the nearest reward is not the largest."""
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
@@ -7,15 +7,15 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
-PIXELS = 256  # of a picture's side
+PIXELS = 256  # along a side of a picture
 _FLOOR, _WALL, _GOAL, _TRAP, _POINT = (245, 245, 240), (70, 70, 80), (130, 200, 130), (250, 200, 130), (200, 40, 40)
 
 Box2 = tuple[float, float, float, float]  # left, bottom, right, top
-_HALF = 0.005  # of a wall's thickness
+_HALF = 0.005  # half of a wall's thickness
 
 
 class PointEnv(gymnasium.Env, ABC):
-    """A point in the square from -1 to 1; a subclass moves it and pays for where it is."""
+    """A point in the square from -1 to 1. A subclass defines how it moves and the reward of its position."""
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012
     walls: tuple[Box2, ...] = ()
@@ -37,7 +37,7 @@ class PointEnv(gymnasium.Env, ABC):
 
     @abstractmethod
     def _start(self) -> np.ndarray:
-        """Draw where an episode begins."""
+        """Draw the start position of an episode."""
 
     def render(self) -> np.ndarray | None:
         if self.render_mode != "rgb_array":
@@ -59,15 +59,15 @@ def _pixels(low: float, high: float) -> slice:
 
 
 class DeceptivePoint(PointEnv):
-    """A point in the middle of a room whose right and left ends pay, and nothing between them does.
+    """A point that starts in the middle of a room and is rewarded only at its right and left ends.
 
-    The trap is the right end: it begins closer, so most ways out of the middle find it first, and every way back leads
-    through a stretch that pays nothing. Staying there pays at most 0.2 a step. The optimum is the left end, further
-    away, with 1 a step: 173 in an episode against 37 for walking straight into the trap.
+    The trap is the right end: it is closer, so most ways out of the middle reach it first, and every way back leads
+    through a stretch without reward. Staying there gives at most 0.2 a step. The optimum is the left end, further
+    away, with 1 a step: a return of 173, against 37 for going straight into the trap.
     """
 
-    SPEED: ClassVar[float] = 0.03  # the longest way along either axis in one step
-    NEAR: ClassVar[float] = 0.5  # the field on the right begins here
+    SPEED: ClassVar[float] = 0.03  # the largest move along either axis in one step
+    NEAR: ClassVar[float] = 0.5  # the left edge of the trap
     NEAR_REWARD: ClassVar[float] = 0.2
     FAR: ClassVar[float] = -0.8
     FAR_REWARD: ClassVar[float] = 1.0
@@ -85,12 +85,12 @@ class DeceptivePoint(PointEnv):
 
 
 class PointMaze(PointEnv):
-    """A maze of two walls, each with a gap at another end, between the start below and the goal at the top left.
+    """A maze of two walls, with gaps at opposite ends, between the start at the bottom and the goal at the top left.
 
-    The reward is minus the distance to the goal's centre, as the crow flies, so that it falls on the way through either
-    gap: in front of the first wall a point is at about -260 in an episode, in front of the second at about -127. A way
-    through both is worth about -30, and ends the episode at the goal. The geometry is that of QDax's maze; a wider
-    `gap` makes it easier. PointMazeWide has gaps of 0.9: its first wall stops nobody, and the second is the trap.
+    The reward is minus the straight-line distance to the goal's centre, so that it falls on the way through either gap:
+    staying in front of the first wall returns about -260, in front of the second about -127. A way through both returns
+    about -30, and ends the episode at the goal. The geometry is that of QDax's maze; a wider `gap` makes it easier.
+    PointMazeWide has gaps of 0.9: its first wall stops no agent, and the second is the trap.
     """
 
     SPEED: ClassVar[float] = 0.1
@@ -100,7 +100,7 @@ class PointMaze(PointEnv):
 
     def __init__(self, gap: float = 0.5, render_mode: str | None = None) -> None:
         super().__init__(render_mode)
-        # At which height a wall is, and from where to where it goes.
+        # The height of each wall, and the x of its left and right end.
         self._walls = ((-0.5, -1.0 + gap, 1.0), (0.2, -1.0, 1.0 - gap))
         self.walls = tuple((left, height - _HALF, right, height + _HALF) for height, left, right in self._walls)
 
@@ -116,7 +116,7 @@ class PointMaze(PointEnv):
         return self._position.astype(np.float32), reward, reached, False, {"is_success": reached}
 
     def _stopped(self, before: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """Return where a step ends: at the first wall in its way, sliding along it."""
+        """Return the position after a step, which slides along the first wall in its way."""
         upwards = wanted[1] > before[1]
         for height, left, right in sorted(self._walls, reverse=not upwards):
             face = height - _HALF if upwards else height + _HALF

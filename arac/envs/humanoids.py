@@ -10,7 +10,7 @@ from gymnasium.spaces import Box
 
 from arac.envs.mujoco_models import simulation
 
-# What each motor of rllab's body multiplies its control with.
+# The factor by which each motor of rllab's body multiplies its control.
 _GEARS = {
     "abdomen_x": 200, "abdomen_y": 200, "abdomen_z": 200, "hip_x": 200, "hip_z": 200, "hip_y": 600, "knee": 400,
     "ankle_x": 100, "ankle_y": 100, "shoulder1": 100, "shoulder2": 100, "elbow": 200,
@@ -19,10 +19,10 @@ _CONTROL = 0.4  # the largest control
 
 
 class SparseHumanoid(HumanoidEnv):
-    """Humanoid-v5 that pays 1 for a step with the body's centre of mass at least 0.6 away along x, and nothing else.
+    """Humanoid-v5 with a reward of 1 for a step with the centre of mass at least 0.6 from the origin along x, else 0.
 
-    The paper's sentence sounds like a height, but the centre of mass is higher than that whenever the body stands, so
-    that reading would pay for standing still. The authors' public task takes the distance from the origin along x.
+    The paper's wording suggests a height, but the centre of mass is higher than that whenever the body is upright, so
+    that a height would reward standing still. The authors' public task takes the distance from the origin along x.
     """
 
     def __init__(self, distance: float = 0.6, **kwargs: Any) -> None:
@@ -38,7 +38,7 @@ class SparseHumanoid(HumanoidEnv):
 
 
 class HumanoidRllab(MujocoEnv):
-    """rllab's Humanoid: its body, observation, reward and ending, in today's MuJoCo."""
+    """rllab's Humanoid in current MuJoCo: its body, observation, reward and termination."""
 
     metadata = {"render_modes": ["human", "rgb_array", "depth_array", "rgbd_tuple"], "render_fps": 125}  # noqa: RUF012
 
@@ -88,7 +88,7 @@ class HumanoidRllab(MujocoEnv):
 
 
 def rllab_body(path: str) -> mujoco.MjSpec:
-    """rllab's humanoid, made from Gymnasium's: feet with ankles, stronger motors, another contact."""
+    """Return rllab's humanoid, made from Gymnasium's: feet with ankles, stronger motors, other contact parameters."""
     body = mujoco.MjSpec.from_file(path)
     body.option.timestep = 0.002
     body.joint("left_hip_y").range = [-120, 20]
@@ -104,7 +104,7 @@ def rllab_body(path: str) -> mujoco.MjSpec:
 
 
 def _add_foot(body: mujoco.MjSpec, side: str, outwards: int) -> None:
-    """Two capsules instead of a ball, on an ankle with two hinges."""
+    """Replace the ball of a foot by two capsules, on an ankle with two hinges."""
     foot = body.body(f"{side}_foot")
     body.delete(body.geom(f"{side}_foot"))
     foot.pos = [0, 0, -0.39]

@@ -1,4 +1,4 @@
-"""Observations as policies take them: flat, one or a batch of them."""
+"""Observations as policies take them: flat, a single one or a batch."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from arac.errors import UserError
 
 
 def flattened(spec: EnvSpec, observation: Any) -> np.ndarray:
-    """One observation, or a batch along leading axes, with its numbers along the last.
+    """Return an observation, or a batch along leading axes, as flat vectors along the last axis.
 
     Args:
         spec: the environment.
-        observation: what it gives, or a vector of such environments gives; or the same, flat already.
+        observation: an observation of the environment or of a vector of such environments, flat or not.
 
     Raises:
-        UserError: if it is neither.
+        UserError: if it is something else.
     """
     space, size = spec.observation_space, spec.observation_size
     try:
@@ -40,7 +40,7 @@ def flattened(spec: EnvSpec, observation: Any) -> np.ndarray:
 
 
 def _count(space: Space, observation: Any) -> int | None:
-    """How many observations it holds; None if it is a single one, without a leading axis."""
+    """Return the number of observations in a batch, or None for a single one, without a leading axis."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
         counts = {_count(part, observation[name]) for name, part in _parts(space)}
         if len(counts) != 1:

@@ -4,7 +4,7 @@ from typing import Any
 
 import gymnasium
 
-# What each short name stands for.
+# The Gymnasium id of each short name.
 TASKS = {
     "Ant": "Ant-v5",
     "HalfCheetah": "HalfCheetah-v5",
@@ -22,22 +22,22 @@ TASKS = {
     "DeceptiveWall": "arac/DeceptiveWall-v0",
     "AntTrap": "arac/AntTrap-v0",
 }
-# Which row of the paper's table a variant takes.
+# The row of the paper's table that applies to a variant.
 VARIANTS = {"AntV2Like": "Ant", "Walker2dV2Like": "Walker2d"}
 
 
 def full_name(name: str) -> str:
-    """What Gymnasium calls a task."""
+    """Return the Gymnasium id of a short name; any other name is returned as it is."""
     return TASKS.get(name, name)
 
 
 def register() -> None:
-    """Make our environments known to Gymnasium; again does nothing."""
+    """Register our environments with Gymnasium, unless they are registered already."""
     # Entry point, horizon and arguments of each.
     ours: dict[str, tuple[str, int, dict[str, Any]]] = {
         "HumanoidRllab": ("arac.envs.humanoids:HumanoidRllab", 1000, {}),
         "SparseHumanoid": ("arac.envs.humanoids:SparseHumanoid", 1000, {}),
-        # As Gym's v2 was: with contact forces among the observations; with less friction on the right foot.
+        # As in Gym's v2: Ant's observations include contact forces, and Walker2d's right foot has less friction.
         "AntV2Like": ("gymnasium.envs.mujoco.ant_v4:AntEnv", 1000, {"use_contact_forces": True}),
         "Walker2dV2Like": ("gymnasium.envs.mujoco.walker2d_v5:Walker2dEnv", 1000, {"xml_file": "walker2d.xml"}),
         "DeceptivePoint": ("arac.envs.deceptive:DeceptivePoint", 200, {}),

@@ -1,4 +1,4 @@
-"""MuJoCo tasks with a trap: a cup of walls stands between the start and what pays most."""
+"""MuJoCo tasks with a trap: a cup of walls between the start and the largest reward."""
 
 from typing import Any
 
@@ -19,17 +19,17 @@ _WALL_COLOUR = (0.5, 0.5, 0.55, 1.0)
 
 
 def add_walls(spec: mujoco.MjSpec, boxes: tuple[Any, ...]) -> None:
-    """Add boxes that everything bumps into, whatever the model's defaults are."""
+    """Add boxes that collide with everything, whatever the model's defaults are."""
     solid = {"type": mujoco.mjtGeom.mjGEOM_BOX, "rgba": _WALL_COLOUR, "contype": 1, "conaffinity": 1, "condim": 3}
     for number, (position, size) in enumerate(boxes):
         spec.worldbody.add_geom(name=f"wall{number}", pos=position, size=size, **solid)
 
 
 class DeceptiveWall(MujocoEnv):
-    """A heavy ball that is paid minus its distance to a goal straight ahead, behind a cup that opens towards it.
+    """A heavy ball, rewarded by minus its distance to a goal straight ahead, behind a cup that is open to the ball.
 
-    Rolling straight on ends in the cup, at about -790 in an episode; the way around it, which costs reward at first, is
-    worth about -600. After the task of DvD (Parker-Holder et al., 2020).
+    Rolling straight ahead ends in the cup, with a return of about -790; the way around it, which loses reward at first,
+    returns about -600. After the task of DvD (Parker-Holder et al., 2020).
     """
 
     metadata = {"render_modes": ["human", "rgb_array", "depth_array", "rgbd_tuple"], "render_fps": 25}  # noqa: RUF012
@@ -81,10 +81,10 @@ def ball_and_cup() -> mujoco.MjSpec:
 
 
 class AntTrap(AntEnv):
-    """Ant-v5 that sees where it is, with a cup of walls ahead of it.
+    """Ant-v5 with its position in the observation, and a cup of walls ahead of it.
 
-    Ant's reward pays for moving along x: straight ahead, the cup ends that at x = 11. Beyond 12.5 it has found its way
-    around.
+    Ant is rewarded for moving along x: straight ahead, the cup stops it at x = 11. Beyond x = 12.5 it has found the way
+    around the cup.
     """
 
     def __init__(self, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""The experiments that `arac reproduce` knows: the paper's, and one of ours."""
+"""The experiments of `arac reproduce`: the paper's, and one that this library adds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ from arac.sweeps.keeping import FILES
 
 @dataclass(frozen=True)
 class Experiment:
-    """What it runs, and what it shows once the runs are there."""
+    """An experiment: the runs that it needs, and the output that it makes of them."""
 
     plan: Callable[[Size], list[Job]]
-    show: Callable[[Size, Path, Path], str]  # from the folder of the runs into another; what to print
-    small: Size  # minutes
-    full: Size  # as in the paper
-    measure: Callable[[Path], None] | None = None  # writes into a finished run's folder what is shown of its agents
-    measured: str = "outcome.json"  # the file that it writes
-    files: tuple[str, ...] = FILES  # what is kept of a run
+    show: Callable[[Size, Path, Path], str]  # size, folder of the runs, output folder -> text to print
+    small: Size  # takes minutes
+    full: Size  # the paper's scale
+    measure: Callable[[Path], None] | None = None  # writes measurements of a finished run's agents into its folder
+    measured: str = "outcome.json"  # the file that `measure` writes
+    files: tuple[str, ...] = FILES  # the files that are kept of a run
 
 
 EXPERIMENTS = {
@@ -66,6 +66,6 @@ EXPERIMENTS = {
         small=Size(seeds=10, steps=15_000, envs=("DeceptivePoint",), algos=("arac", "sac", "sac_nf")),
         full=Size(seeds=20, steps=40_000, envs=("PointMazeWide",), algos=tuple(ALGORITHMS)),
         measure=deceptive.measure,
-        files=("timings.jsonl", "outcome.json", "config.toml"),  # of hundreds of short runs
+        files=("timings.jsonl", "outcome.json", "config.toml"),  # fewer files, because there are hundreds of runs
     ),
 }

@@ -1,4 +1,4 @@
-"""How often each system gets out of a trap, and where its agents go."""
+"""Tasks with a trap: how often each algorithm escapes it, and where its agents go."""
 
 import dataclasses
 import json
@@ -31,9 +31,9 @@ Box = tuple[float, float, float, float]  # left, bottom, right, top
 
 @dataclass(frozen=True)
 class Trap:
-    """A task with a trap: what counts as success, and what it looks like from above."""
+    """A task with a trap: its criterion of success, and its layout seen from above."""
 
-    success: str  # in words
+    success: str  # the criterion as a sentence
     succeeded: Callable[[Episode], bool]
     bounds: Box
     walls: tuple[Box, ...] = ()
@@ -73,37 +73,37 @@ TRAPS = {
         walls=_from_above(traps.ANT_BOXES),
     ),
 }
-# Small networks and a higher learning rate: a minute per run. The same for all, as far as a system has the setting.
+# Small networks and a higher learning rate: a minute per run. Each algorithm gets those settings that it has.
 SETTINGS: dict[str, Any] = {
     "hidden_size": 64, "batch_size": 128, "learning_rate": 1e-3, "warmup_steps": 1000, "eval_interval": 1000,
     "eval_episodes": 2, "replay_capacity": 100_000, "temperature": 0.05, "actor_coefficient": 2.0, "noise_hold": 64,
 }  # fmt: skip
-# By algorithm, where it is not compared just as it is.
+# The variants of those algorithms that are compared with other settings too.
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "arac": {
         "ARAC": {},
         "ARAC, elites repelled too": {"ar_felt_by": "all"},
         "ARAC, lambda 0": {"ar_coefficient": 0.0},
-        # Would more noise do the same? Without repulsion, at the library's own temperature.
+        # Tests whether more noise has the same effect: no repulsion, and the library's default temperature.
         "ARAC, lambda 0, temperature 0.2": {"ar_coefficient": 0.0, "temperature": 0.2},
     },
     "sac": {"SAC": {"temperature": "auto"}},
 }
 FRESH_EPISODES = 10
-FINENESS = 1 / 400  # of the room's width, up to which a path is kept as it was
-CELLS = 20  # along either side of the grid in which end points are counted
+FINENESS = 1 / 400  # tolerance of stored paths, as a share of the room's width
+CELLS = 20  # along each side of the grid in which end points are counted
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one run."""
+    """The result of one run."""
 
     env: str
     system: str
     seed: int
     score: float  # the champion's mean return over fresh episodes
     success: float  # the share of these episodes in which it succeeded
-    paths: list[np.ndarray]  # of every agent at the end, without noise: positions over an episode
+    paths: list[np.ndarray]  # per trained agent: its positions over an episode without noise
     champion: int
 
     @property
@@ -120,7 +120,7 @@ class Outcome:
 
 
 def systems(size: Size) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Return the systems of the chosen algorithms, with the settings of each."""
+    """Return the variants of the chosen algorithms by name, each with its algorithm and settings."""
     chosen = {}
     for algorithm in map(find, size.algos):
         known = {field.name for field in dataclasses.fields(algorithm.config)}
@@ -131,10 +131,10 @@ def systems(size: Size) -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def plan(size: Size) -> list[Job]:
-    """Return a job for every system on every task with every seed.
+    """Return a job for every variant of the algorithms on every task with every seed.
 
     Raises:
-        UserError: if a task has no trap.
+        UserError: if a task has no trap, or an algorithm does not exist.
     """
     for env in size.envs:
         if env not in TRAPS:
@@ -167,7 +167,7 @@ def show(size: Size, parent: Path, out: Path) -> str:
 
 
 def measure(folder: Path) -> None:
-    """Write outcome.json: the champion's fresh episodes, and the way of every member in the first of them."""
+    """Write outcome.json: the champion's score over fresh episodes, and every member's path in the first of them."""
     agent, path = load(folder), folder / "outcome.json"
     if measured_at(path) == agent.state.env_steps:
         return
@@ -189,9 +189,10 @@ def _as_drawn(episode: Episode, room: Box) -> np.ndarray:
 
 
 def simplified(path: np.ndarray, tolerance: float) -> np.ndarray:
-    """Return the points of a path, its ends among them, that it needs to be drawn within a tolerance of where it went.
+    """Return the points of a path, including its ends, that suffice to draw it within a tolerance of its course.
 
-    Douglas and Peucker's: of a stretch, the point furthest from the straight line is kept, and both parts go on.
+    This is Douglas and Peucker's algorithm: the point of a stretch that is furthest from the straight line is kept,
+    and both parts are simplified in the same way.
     """
     needed = np.zeros(len(path), bool)
     needed[[0, -1]] = True
@@ -256,7 +257,7 @@ def as_numbers(outcomes: Sequence[Outcome], size: Size) -> dict[str, Any]:
 
 
 def draw(outcomes: Sequence[Outcome], path: Path) -> None:
-    """Draw where every agent of every run goes at the end of training: one panel per system."""
+    """Draw where every agent of every run goes at the end of training: one panel per variant."""
     plt = pyplot()
     env = outcomes[0].env
     trap, names = TRAPS[env], list(dict.fromkeys(outcome.system for outcome in outcomes))

@@ -1,8 +1,9 @@
 """The paper's bandit: one state, actions in the plane, an expert to imitate and a policy to stay away from.
 
-What it shows is which shapes a policy can take: radial flows bend around the repulsive policy, a Gaussian cannot.
-Each policy is trained with the library's own attraction-repulsion loss, and once more without it, because its weight
-fades: what is left at the end is imitation. What the paper leaves open is settled in docs/experiments.md.
+It shows which shapes a policy can take: radial flows bend around the repulsive policy, a Gaussian cannot. Each policy
+is trained with the library's own attraction-repulsion loss, and for comparison without it: the weight of that loss
+fades, so that the end of training is imitation alone. docs/experiments.md explains the choices that the paper leaves
+open.
 """
 
 import math
@@ -33,23 +34,23 @@ from arac.sweeps.jobs import Job
 from arac.utils.plotting import pyplot
 from arac.utils.rng import stream_key
 
-# The expert: a crescent around the repulsive policy, which stands where training starts.
+# The expert is a crescent around the repulsive policy, whose centre is where training starts.
 EXPERT_RADIUS, EXPERT_STD = 2.6, 0.6
 EXPERT_CENTRES = np.array([(math.cos(turn), math.sin(turn)) for turn in np.linspace(0, math.pi, 5)]) * EXPERT_RADIUS
 REPULSIVE_STD = 1.0
-REGION = 1.5  # within this distance of its centre are two thirds of the repulsive policy's actions
+REGION = 1.5  # radius around the repulsive policy's centre with two thirds of its actions
 REPULSION = 10.0  # the weight at step t is 10 / (t + 1)
-SIDE = 6.0  # the plane is drawn, and summed over, from -SIDE to SIDE
+SIDE = 6.0  # the plane is drawn and integrated from -SIDE to SIDE
 BATCH, LEARNING_RATE = 128, 0.02
-SMALLEST_MODE = 0.15  # peaks closer than about twice this are one
+SMALLEST_MODE = 0.15  # peaks closer than about twice this count as one
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A kind of policy, and the repulsion that it feels.
+    """A kind of policy, and the repulsion that acts on it.
 
-    The paper's acts on flows, so that a policy with a fixed Gaussian and no flows does not feel it at all, or on the
-    Gaussian where `base` says so.
+    The paper's repulsion acts on the flows, so that it has no effect on a policy with a fixed Gaussian and no flows;
+    `base` can make it act on the Gaussian.
     """
 
     flows: int
@@ -67,7 +68,7 @@ CONTENDERS = {
 
 
 class Numbers(NamedTuple):
-    """What the density of a policy looks like."""
+    """The measurements of a policy's density."""
 
     kl: float  # KL(policy || expert), in nats
     repulsive_mass: float  # within REGION of the repulsive policy's centre
@@ -76,19 +77,19 @@ class Numbers(NamedTuple):
 
 
 class Course(NamedTuple):
-    """The numbers of a contender at each time and for each seed, trained with repulsion and without."""
+    """The measurements of a contender at each time and for each seed, trained with repulsion and without."""
 
     repelled: list[list[Numbers]]
     free: list[list[Numbers]]
 
 
 def plan(size: Size) -> list[Job]:
-    """No runs: it trains by itself, in seconds."""
+    """Return no jobs: `show` trains the policies itself, in seconds."""
     return []
 
 
 def show(size: Size, parent: Path, out: Path) -> str:
-    """Trains all contenders, writes table, numbers and picture into `out`; the table."""
+    """Train all contenders, write table, numbers and picture into `out`, and return the table."""
     assert size.steps is not None
     times = sorted({0, *(size.steps // part for part in (60, 20, 10, 3)), size.steps})
     densities: dict[str, list[list[np.ndarray]]] = {}
@@ -115,7 +116,18 @@ def train(
     repulsions: tuple[float, ...] = (REPULSION, 0.0),
     l1: float = 0.0,
 ) -> list[FlowPolicy]:
-    """The policies at each of the times, the first of which is the beginning; stacked by repulsion, then by seed."""
+    """Train a contender, one policy for each repulsion and seed.
+
+    Args:
+        contender: the kind of policy.
+        seeds: number of seeds.
+        times: the steps at which policies are returned; the first is the start of training.
+        repulsions: weights of repulsion at the first step.
+        l1: weight of the flows' size in the loss.
+
+    Returns:
+        The policies at each time, stacked by repulsion, then by seed.
+    """
     keys = jax.vmap(jax.random.fold_in, (None, 0))(stream_key(0, "didactic"), jnp.arange(seeds))
     policies = jax.vmap(lambda _: jax.vmap(partial(_beginning, contender))(keys))(jnp.array(repulsions))
     optimiser = optax.adam(LEARNING_RATE)
@@ -146,7 +158,7 @@ def train(
 def loss(
     contender: Contender, policy: FlowPolicy, weight: Array, key: jax.Array, *, l1: float = 0.0
 ) -> Float[Array, ""]:
-    """KL(policy || expert) by samples, the AR term with its weight, and the flows' size times `l1`."""
+    """Return KL(policy || expert) from samples, plus the weighted AR term, plus the flows' size times `l1`."""
     state = jnp.zeros((BATCH, 1))
     noise = jax.random.normal(key, (BATCH, 2))
     mean, log_std = policy.base(state)
@@ -162,7 +174,7 @@ def loss(
 
 
 def expert_log_density(x: Float[Array, "*batch 2"]) -> Float[Array, "*batch"]:
-    """A mixture of Gaussians on half a circle."""
+    """Return the expert's log-density: a mixture of Gaussians on a semicircle."""
     log_std = jnp.full(2, math.log(EXPERT_STD))
     parts = [gaussian.log_density(x, jnp.asarray(centre), log_std) for centre in EXPERT_CENTRES]
     return logsumexp(jnp.stack(parts), axis=0) - math.log(len(parts))
@@ -173,19 +185,19 @@ def repulsive() -> FlowPolicy:
 
 
 def _beginning(contender: Contender, key: jax.Array) -> FlowPolicy:
-    """A standard normal around the origin, with flows near the identity."""
+    """Return the initial policy: a standard normal around the origin, with flows near the identity."""
     policy = FlowPolicy.init(key, 1, 2, hidden=(), flows=contender.flows, sigma=contender.sigma)
     return replace(policy, base=jax.tree.map(jnp.zeros_like, policy.base))
 
 
 def grid(points: int = 241) -> tuple[Float[np.ndarray, "row column 2"], float]:
-    """The plane as the paper draws it, and the area of a cell."""
+    """Return the points of a grid over the plane as the paper draws it, and the area of a cell."""
     side = np.linspace(-SIDE, SIDE, points)
     return np.stack(np.meshgrid(side, side), -1), float(side[1] - side[0]) ** 2
 
 
 def density(policy: FlowPolicy) -> Float[np.ndarray, "row column"]:
-    """On the grid, before tanh: the bandit's actions are not squashed."""
+    """Return a policy's density on the grid, before tanh: the bandit's actions are not squashed."""
     mean, log_std = policy.base(jnp.zeros(1))
     return np.exp(np.asarray(pre_tanh_log_prob(jnp.asarray(grid()[0]), mean, log_std, policy.flows), np.float64))
 
@@ -195,7 +207,7 @@ def expert_density() -> Float[np.ndarray, "row column"]:
 
 
 def measure(of_policy: Float[np.ndarray, "row column"]) -> Numbers:
-    """By sums over the grid."""
+    """Measure a density by sums over the grid."""
     points, cell = grid()
     mass = of_policy / of_policy.sum()
     log = np.log(np.maximum(mass / cell, 1e-300))
@@ -213,9 +225,10 @@ def measure(of_policy: Float[np.ndarray, "row column"]) -> Numbers:
 
 
 def count_modes(of_policy: Float[np.ndarray, "row column"]) -> int:
-    """The most separate islands at any level, each at least a tenth higher than its shore and not negligible.
+    """Return the number of modes: the largest number of separate regions above any level.
 
-    The density is smoothed first: a ridge that is thinner than the grid's cells would fall into many.
+    Regions whose peak is less than a tenth above the level do not count, and negligible levels are not tried. The
+    density is smoothed first, because a ridge thinner than the grid's cells would break into many regions.
     """
     from scipy.ndimage import gaussian_filter, label, maximum
 
@@ -275,7 +288,7 @@ def as_numbers(courses: dict[str, Course], times: Sequence[int]) -> dict[str, An
 def draw(
     densities: dict[str, list[list[np.ndarray]]], courses: dict[str, Course], times: Sequence[int], path: Path
 ) -> None:
-    """A row per policy and a column per time, of the seed with the median divergence at the end."""
+    """Draw a row per policy and a column per time, for the seed with the median divergence at the end."""
     plt = pyplot()
     points, _ = grid()
     x, y = points[..., 0], points[..., 1]
@@ -289,7 +302,7 @@ def draw(
         course = courses[name].repelled
         seed = int(np.argsort([one.kl for one in course[-1]])[len(course[-1]) // 2])
         for axes, time, of_time, at_time in zip(row, times, over_time, course, strict=True):
-            top = np.quantile(of_time[seed], 0.998)  # a sharp ridge should not make all else invisible
+            top = np.quantile(of_time[seed], 0.998)  # a sharp ridge should not make everything else invisible
             axes.imshow(of_time[seed], extent=(-SIDE, SIDE, -SIDE, SIDE), origin="lower", cmap="Greens", vmax=top)
             axes.contour(x, y, expert, levels=3, colors="tab:blue", linewidths=0.7)
             axes.contour(x, y, avoided, levels=3, colors="tab:red", linewidths=0.7)

@@ -1,4 +1,4 @@
-"""How long a series of runs will take on this machine: each system is tried for a short while."""
+"""A forecast of the time that a series of runs takes on this machine, from earlier runs and short trials."""
 
 import os
 import time
@@ -27,14 +27,16 @@ from arac.sweeps.status import together
 from arac.utils.processes import cores
 from arac.utils.progress import Progress
 
-_EPISODE = 10  # steps of a made-up episode: populations play many of them
-_GENERATIONS = 3  # the first fills replay, in the second all is compiled, the third is timed
-_PLAYED = 0.5  # seconds of real episodes
+_EPISODE = 10  # steps of a synthetic episode: short, because populations play many
+_GENERATIONS = 3  # the first fills replay, the second compiles everything, the third is timed
+_PLAYED = 0.5  # least seconds of real episodes
 
 
 class Forecast(NamedTuple):
-    runs: int  # that are not finished
-    steps: int  # that they have left
+    """The work that a series of runs has left, and the time that it takes."""
+
+    runs: int  # not finished
+    steps: int  # left in these runs
     seconds: float
     processes: int
 
@@ -44,7 +46,13 @@ class Forecast(NamedTuple):
 
 
 def forecast(jobs: Sequence[Job], parent: Path, processes: int) -> Forecast:
-    """What is left to do, at the pace of runs that are there already or, without any, at that of short trials."""
+    """Return the work left, at the pace of existing runs or, where a kind has none, of short trials.
+
+    Args:
+        jobs: the wanted runs.
+        parent: the parent of the run folders.
+        processes: number of runs at a time.
+    """
     left = {job.name: max(job.steps - steps_of(parent / job.name), 0) for job in jobs}
     waiting = [job for job in jobs if left[job.name]]
     paces: dict[str, float] = {}
@@ -58,10 +66,10 @@ def forecast(jobs: Sequence[Job], parent: Path, processes: int) -> Forecast:
 
 
 def trials(jobs: Sequence[Job]) -> dict[str, float]:
-    """Seconds per environment step of each kind of job on one core, its share of the evaluations with it.
+    """Return the seconds per environment step of each kind of job on one core, evaluations included.
 
-    Of a system's tasks only those with the fewest and the most observations are tried, since most of a trial is
-    compiling; the updates of the others lie in between.
+    Each algorithm is tried only on its tasks with the fewest and the most observations, since most of a trial is
+    compilation; the time of updates on its other tasks is interpolated.
     """
     paces: dict[str, float] = {}
     with _one_core():
@@ -74,7 +82,7 @@ def trials(jobs: Sequence[Job]) -> dict[str, float]:
             for job in ours:
                 size, longest = specs[job.env].observation_size, specs[job.env].max_episode_steps
                 updates = np.interp(size, sorted(tried), [tried[at].seconds for at in sorted(tried)])
-                evaluated = tried[min(tried)].evaluated * longest  # at most: episodes may end early
+                evaluated = tried[min(tried)].evaluated * longest  # an upper bound: episodes may end early
                 paces[job.kind] = float(updates) + playing[job.env] * (1 + evaluated)
     return paces
 
@@ -85,7 +93,7 @@ class Trial(NamedTuple):
 
 
 def trial(job: Job) -> Trial:
-    """A few generations that learn from made-up episodes."""
+    """Time a few generations that learn from synthetic episodes."""
     wanted = presets.configured(find(job.algorithm).config, job.env, job.settings)[0]
     small = {"warmup_steps": 0, "eval_interval": 0, "replay_capacity": 10_000, "workers": 0}
     agent = AGENTS[job.algorithm](job.env, **{**job.settings, **small})
@@ -104,7 +112,7 @@ def trial(job: Job) -> Trial:
 
 
 def _playing(spec: EnvSpec) -> float:
-    """Seconds per step of real episodes with random actions."""
+    """Return the seconds per step of real episodes with random actions."""
     steps = 0
     with LocalPool(spec, 0, None) as pool:
         began = time.perf_counter()
@@ -115,11 +123,11 @@ def _playing(spec: EnvSpec) -> float:
 
 
 class _MadeUp:
-    """A pool that plays nothing: episodes of random numbers, at no cost."""
+    """A pool without an environment: it returns an episode of random numbers at no cost."""
 
     def __init__(self, env: EnvSpec) -> None:
         rng = np.random.default_rng(0)
-        self.evaluated = 0  # episodes
+        self.evaluated = 0  # episodes of evaluations so far
         self._episode = Episode(
             observations=rng.standard_normal((_EPISODE + 1, env.observation_size), np.float32),
             actions=rng.uniform(-1, 1, (_EPISODE, env.action_size)).astype(np.float32),
@@ -136,7 +144,7 @@ class _MadeUp:
 
 @contextmanager
 def _one_core() -> Iterator[None]:
-    """As a run of a series has it."""
+    """Restrict this process to one core within the context, as each run of a series is."""
     before = cores()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, before[:1])

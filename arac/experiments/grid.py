@@ -1,4 +1,4 @@
-"""Tasks by systems by seeds as ordinary runs: the paper's curves, its tables, and its ablation of the AR term."""
+"""Tasks by algorithms by seeds as ordinary runs: the paper's curves, its tables, and its ablation of the AR term."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from arac.experiments.planning import Size, planned
 from arac.sweeps import champions
 from arac.sweeps.jobs import Job
 
-# The paper's eight tasks: those that its table of parameters has.
+# The paper's eight tasks: those in its table of parameters.
 PAPER_ENVS = tuple(env for name, env in TASKS.items() if name in presets.paper_table())
 # The three curves of the paper's appendix on AR with flows and with a Gaussian.
 # As in the paper: KL without a clip, from the archive, and a sigma that is learned, so that a Gaussian can widen.
@@ -25,7 +25,7 @@ FRESH_EPISODES = 100
 
 
 def plan(size: Size) -> list[Job]:
-    """Every system on every task with every seed; all of the first seed come first, so that a first look is early."""
+    """Return a job for every algorithm on every task with every seed; the first seed comes first, for early results."""
     return [
         planned(size, algorithm, env, seed, algorithm)
         for seed in range(size.seeds)
@@ -35,7 +35,7 @@ def plan(size: Size) -> list[Job]:
 
 
 def plan_ablation(size: Size) -> list[Job]:
-    """ARAC with AR on its flows, with AR on its base Gaussian, and without AR."""
+    """Return the jobs of ARAC with AR on its flows, with AR on its base Gaussian, and without AR."""
     return [
         planned(size, "arac", env, seed, name, settings)
         for seed in range(size.seeds)
@@ -50,5 +50,5 @@ def show(size: Size, parent: Path, out: Path) -> str:
 
 
 def measure_champions(folder: Path) -> None:
-    """Measure the champion over fresh episodes, into champion.json."""
+    """Write champion.json with the champion's returns over fresh episodes."""
     champions.measure(folder, FRESH_EPISODES)

@@ -1,4 +1,4 @@
-"""What every experiment leaves: a table, its numbers and a picture."""
+"""The output files that experiments share: a table and its numbers."""
 
 import json
 from pathlib import Path
@@ -8,12 +8,16 @@ from arac.utils.paths import make_folder
 
 
 def write(out: Path, name: str, table: str, numbers: dict[str, Any]) -> None:
-    """NAME.md and NAME.json."""
+    """Write the table to NAME.md and the numbers to NAME.json in `out`.
+
+    Raises:
+        UserError: if the folder cannot be made.
+    """
     make_folder(out)
     (out / f"{name}.md").write_text(table)
     (out / f"{name}.json").write_text(json.dumps(numbers, indent=1) + "\n")
 
 
 def so_far(finished: int, planned: int) -> str:
-    """Return a line that says that runs are missing; nothing if none are."""
+    """Return a line on how many runs are finished, or an empty string if all are."""
     return "" if finished == planned else f"\n**Not complete: {finished} of {planned} runs are finished.**\n"

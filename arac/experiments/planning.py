@@ -1,4 +1,4 @@
-"""How much of an experiment to do, and the runs that this takes."""
+"""The size of an experiment, and the jobs that it takes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,19 +13,27 @@ from arac.sweeps.jobs import Job, checked, run_name
 
 @dataclass(frozen=True)
 class Size:
-    """How much of an experiment to do. An experiment that has no choice of environments or algorithms names none."""
+    """The size of an experiment; `envs` and `algos` are empty where the experiment leaves no choice of them."""
 
-    seeds: int  # 0, 1, …
+    seeds: int  # number of seeds, which are 0, 1, …
     steps: int | None  # of each run; None: as many as the paper gives its task
     envs: tuple[str, ...] = ()
     algos: tuple[str, ...] = ()
-    settings: dict[str, Any] = field(default_factory=dict)  # other than the preset of each task
+    settings: dict[str, Any] = field(default_factory=dict)  # changes to the preset of each task
 
 
 def planned(
     size: Size, algorithm: str, env: str, seed: int, system: str, settings: Mapping[str, Any] = MappingProxyType({})
 ) -> Job:
-    """A run of a system on a task: refused here, rather than in its log, if it could not go well.
+    """Return the job of a run, validated so that errors appear before it is started rather than in its log.
+
+    Args:
+        size: the experiment's size, with settings for all of its runs.
+        algorithm: name of the algorithm.
+        env: id or short name of the task.
+        seed: seed of the run.
+        system: name of the algorithm or its variant in the folder's name.
+        settings: changes to the preset beside those of `size`, over which they take precedence.
 
     Raises:
         UserError: if there is no such task or algorithm, or the run would end before anything is learned.
@@ -37,5 +45,5 @@ def planned(
 
 
 def slug(system: str) -> str:
-    """A system's name as part of a folder's."""
+    """Return a variant's name in the form that is used in folder names."""
     return system.lower().replace(", ", "-").replace(" ", "").replace("'", "")

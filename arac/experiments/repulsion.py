@@ -1,6 +1,6 @@
-"""What repulsion does to a population: the actions of agents that were trained with and without it.
+"""The effect of repulsion on a population: the actions of agents that were trained with and without it.
 
-The paper shows two states through t-SNE. t-SNE can flatter, so that numbers stand beside it: the divergence between
+The paper shows two states through t-SNE. t-SNE can exaggerate differences, so numbers are added: the divergence between
 every two agents, the distance of their actions, and how often an action's nearest neighbour is the same agent's.
 """
 
@@ -42,11 +42,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "paper's letter": ARACConfig.named_presets["paper-letter"],
 }
 BASELINE, LETTER = "lambda 0", "paper's letter"
-SETTLED = 0.3  # of a run's steps, after which members should be and stay apart
+SETTLED = 0.3  # share of a run's steps, after which members should be and stay apart
 ACTIONS = 500  # of each agent in a state, as in the paper's figure
-STATES, DRAWN = 32, 2  # neighbours are counted in the first number of states; the paper draws the second
-# So that a first look takes minutes: smaller networks and less of all else. The strategy is that of the paper's figure,
-# whose task is Humanoid.
+STATES, DRAWN = 32, 2  # states in which neighbours are counted; states that are drawn, as in the paper
+# Minutes instead of hours: smaller networks, mini-batches and replay. The strategy is that of the paper's figure, whose
+# task is Humanoid.
 QUICK: dict[str, Any] = {
     "hidden_size": 128, "batch_size": 128, "warmup_steps": 5000, "eval_interval": 2500, "eval_episodes": 3,
     "replay_capacity": 100_000, "strategy": "reactive",
@@ -56,12 +56,12 @@ STATES_FOR_KL = 256
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """What was measured at every evaluation after the warm-up."""
+    """The measurements at every evaluation after the warm-up."""
 
     steps: Float[np.ndarray, " evaluation"]
     kl: Float[np.ndarray, " evaluation"]  # mean over pairs of members
     entropy: Float[np.ndarray, " evaluation"]
-    returns: Float[np.ndarray, " evaluation"]  # of the champion, in the episodes that chose it
+    returns: Float[np.ndarray, " evaluation"]  # of the champion, in the episodes that selected it
 
     @property
     def settled(self) -> Any:
@@ -70,7 +70,7 @@ class Course:
 
 def course_of(folder: Path, warmup: int) -> Course:
     rows = [row for row in read_evaluations(folder) if row["env_steps"] > warmup]
-    # Earlier versions had no other episodes of the champion's; both sides of a comparison are flattered alike.
+    # Earlier versions recorded no other episodes of the champion. Both sides of a comparison have the same bias.
     columns = [
         [row["env_steps"], row["diversity"]["mean_kl"], row["entropy"], row["fitness"][row["champion"]]] for row in rows
     ]
@@ -79,7 +79,7 @@ def course_of(folder: Path, warmup: int) -> Course:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The population of one run: how it came there, and how far apart its members are at the end."""
+    """The population of one run: its course of training, and how far apart its members are at the end."""
 
     env: str
     variant: str
@@ -89,7 +89,7 @@ class Outcome:
     kl: Float[np.ndarray, "member member"]  # KL(row || column) over many states
     action_distance: float  # between actions without noise, the mean over pairs of members and many states
     own_neighbours: Float[np.ndarray, " state"]  # how often an action's nearest neighbour is the same agent's
-    points: Float[np.ndarray, "state member sample 2"]  # actions through t-SNE; of no state where they are not drawn
+    points: Float[np.ndarray, "state member sample 2"]  # actions through t-SNE; no states where they are not drawn
 
     @property
     def mean_kl(self) -> float:
@@ -109,10 +109,10 @@ class Outcome:
 
 
 def plan(size: Size) -> list[Job]:
-    """Return a job for every variant on every task with every seed; the paper's letter has one seed.
+    """Return a job for every variant on every task with every seed; "paper's letter" has one seed.
 
     Raises:
-        UserError: if the figure could not be drawn in the end.
+        UserError: if scikit-learn, which the figure needs in the end, is not installed.
     """
     if find_spec("sklearn") is None:
         raise UserError("The figure needs scikit-learn; install it with `pip install 'arac-rl[experiments]'`.")
@@ -120,7 +120,7 @@ def plan(size: Size) -> list[Job]:
 
 
 def _kinds(size: Size) -> list[tuple[str, str, int]]:
-    """Return task, variant and seed of every run; the paper's letter comes last, with one seed."""
+    """Return task, variant and seed of every run; "paper's letter" comes last, with one seed."""
     compared = [name for name in VARIANTS if name != LETTER]
     kinds = [(env, variant, seed) for seed in range(size.seeds) for env in size.envs for variant in compared]
     return kinds + [(env, LETTER, 0) for env in size.envs]
@@ -181,7 +181,7 @@ def outcome(env: str, variant: str, seed: int, folder: Path) -> Outcome:
 
 
 def sampled(agent: Agent, state: np.ndarray, noise: np.ndarray) -> Float[np.ndarray, "member sample action"]:
-    """Actions of every agent in one state."""
+    """Return sampled actions of every agent in one state."""
     repeated = np.broadcast_to(state, (noise.shape[1], len(state)))
     return np.asarray(jax.vmap(lambda policy, noise: policy.act(repeated, noise))(agent.state.population, noise))
 
@@ -193,7 +193,10 @@ def action_distance(agent: Agent, states: np.ndarray) -> float:
 
 
 def own_neighbours(actions: Float[np.ndarray, "member sample action"]) -> float:
-    """How often the nearest other action is of the same agent: about 1 / members where they are entangled, else 1."""
+    """Return the share of actions whose nearest other action is of the same agent.
+
+    It is about 1 / members where the agents act alike, and 1 where their actions are separate.
+    """
     from scipy.spatial import KDTree
 
     members, samples, size = actions.shape
@@ -205,7 +208,7 @@ def own_neighbours(actions: Float[np.ndarray, "member sample action"]) -> float:
 
 
 def _from_archived(state: Any, observation: Any, noise: Any) -> float | None:
-    """Return the mean KL(elite || archived policy); None where nothing is archived."""
+    """Return the mean KL(elite || archived policy); None if the archive is empty."""
     archive, elites = state.archive, take(state.population, state.elites)
     if archive.size == 0:
         return None
@@ -282,12 +285,12 @@ def as_numbers(outcomes: Sequence[Outcome], size: Size) -> dict[str, Any]:
 
 
 def embedded(actions: Float[np.ndarray, "member sample action"]) -> Float[np.ndarray, "member sample 2"]:
-    """All agents' actions in one t-SNE, with a fixed seed."""
+    """Return all agents' actions in the plane, through one t-SNE with a fixed seed."""
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 
     members, samples, size = actions.shape
     tsne = TSNE(init="pca" if size > 1 else "random", random_state=0)
-    with threadpool_limits(1):  # threads that wait for each other take many times as long beside other work
+    with threadpool_limits(1):  # beside other work, threads that wait for each other take many times as long
         points = tsne.fit_transform(actions.reshape(-1, size))
     return np.asarray(points).reshape(members, samples, 2)

@@ -1,4 +1,4 @@
-"""Pictures of how far apart agents are."""
+"""Figures of the divergence between agents."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,7 +50,7 @@ def draw_courses(outcomes: "Sequence[Outcome]", path: Path) -> None:
 
 
 def draw(outcomes: "Sequence[Outcome]", path: Path) -> None:
-    """For each variant a row: both states, each through one t-SNE for all agents, and the matrix of divergences."""
+    """Draw a row per outcome: each state through one t-SNE for all agents, and the matrix of divergences."""
     plt = pyplot()
     drawn = len(outcomes[0].points)
     columns = drawn + 1

@@ -1,4 +1,4 @@
-"""How the update loops are compiled, and where what was compiled is kept."""
+"""Compilation of the update loops, and the cache of compiled code."""
 
 import os
 import platform
@@ -14,14 +14,14 @@ import jax
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# XLA's own matrix products: for our shapes they are faster than YNNPACK's, which it would take (docs/performance.md).
+# XLA's own matrix products: for our shapes they are faster than YNNPACK's, the default (docs/performance.md).
 _OPTIONS = {"xla_cpu_experimental_ynn_fusion_type": ""}
 
 
 class compiled(Generic[P, R]):
-    """`jax.jit`, with the compiler's options that serve the update loops.
+    """`jax.jit` with compiler options that make the update loops faster.
 
-    Which options there are is asked when a loop is first called: asking starts JAX's backend, and an import should not.
+    The options are checked when a loop is first called: checking starts JAX's backend, which an import should not do.
     """
 
     def __init__(self, function: Callable[P, R], *, static: str | tuple[str, ...]) -> None:
@@ -37,17 +37,17 @@ class compiled(Generic[P, R]):
         return self._jitted(*args, **kwargs)
 
     def lower(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """As `jax.jit` has it: for a look at what is compiled."""
+        """Lower the function, like the method of `jax.jit`'s functions, to inspect the code to be compiled."""
         return self._jitted.lower(*args, **kwargs)
 
     def _cache_size(self) -> int:
-        """How often it was compiled; JAX calls it so."""
+        """Return the number of compiled versions, under the name that `jax.jit`'s functions use."""
         return self._jitted._cache_size()
 
 
 @cache
 def _known_options() -> dict[str, str] | None:
-    """The options, unless this version of XLA has dropped them."""
+    """Return the compiler options, or None if this version of XLA does not know them."""
     try:
         jax.jit(lambda x: x, compiler_options=_OPTIONS).lower(0.0).compile()
     except jax.errors.JaxRuntimeError:
@@ -57,9 +57,9 @@ def _known_options() -> dict[str, str] | None:
 
 @contextmanager
 def timed_compiling() -> Iterator[Callable[[], float]]:
-    """Measure compiling: within it, the function given tells the seconds that JAX has compiled for so far.
+    """Measure compilation: yield a function that returns the seconds JAX has spent on it since the context began.
 
-    Tracing is left out, because JAX tells of it twice where one traced function calls another.
+    Tracing is left out, because JAX reports it twice where one traced function calls another.
     """
     spent = [0.0]
 
@@ -75,9 +75,9 @@ def timed_compiling() -> Iterator[Callable[[], float]]:
 
 
 def keep_between_runs() -> None:
-    """Lets this process find what others have compiled, in the user's cache folder; for commands, not for a library.
+    """Share compiled code between processes in the user's cache folder; for commands, not when used as a library.
 
-    A folder that the user has set for JAX, in its own ways, stays.
+    A cache folder that the user has configured for JAX is kept.
     """
     if getattr(jax.config, "jax_compilation_cache_dir", None) is not None:
         return
@@ -93,7 +93,7 @@ def keep_between_runs() -> None:
 
 
 def _machine() -> int:
-    """A number for what code is compiled for: a home folder may be shared by machines of several kinds."""
+    """Return a hash of JAX's version and the processor: a home folder may be shared by different machines."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     kind = {line for line in lines if line.startswith(("model name", "flags"))} or {platform.processor()}

@@ -1,4 +1,4 @@
-"""The losses, each a pure function with its equation's number in the paper beside it."""
+"""The losses, as pure functions, with the numbers of the paper's equations."""
 
 import math
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -28,7 +28,17 @@ def critic_loss(
     noise: Float[Array, "batch action"],
     discount: float,
 ) -> Float[Array, ""]:
-    """The loss of whichever kind of critic it is, as a function of the part that is trained."""
+    """Return the loss of a critic of either kind.
+
+    Args:
+        online: the trained part of the critic, for which the gradient is taken.
+        critic: the critic, whose target networks are used.
+        policy: provides the actions for the targets.
+        temperature: weight of the entropy.
+        batch: the transitions.
+        noise: standard normal numbers for the actions of `policy`.
+        discount: discount factor (gamma).
+    """
     if isinstance(critic, ValueCritic):
         assert isinstance(online, QAndValue)
         return q_loss(online.q, value_target(critic.target, batch, discount), batch) + value_loss(
@@ -39,20 +49,20 @@ def critic_loss(
 
 
 def q_loss(q: Q, target: Float[Array, " batch"], batch: Batch) -> Float[Array, ""]:
-    """Eq. 3: the squared error of both Q networks, added."""
+    """Return the loss of Eq. 3: the squared error, summed over the Q networks."""
     error = q(batch.observation, batch.action) - stop_gradient(target)
     return (error**2).mean(-1).sum()
 
 
 def value_target(target_value: MLP, batch: Batch, discount: float) -> Float[Array, " batch"]:
-    """Eq. 3: `r + gamma V(s')`. A terminal state is worth nothing; a truncated episode bootstraps."""
+    """Return the target of Eq. 3, `r + gamma V(s')`. A terminal state has value 0; a truncated episode bootstraps."""
     return batch.reward + discount * ~batch.terminal * target_value(batch.next_observation)[..., 0]
 
 
 def value_loss(
     online: QAndValue, policy: Policy, temperature: Float[Array, ""], batch: Batch, noise: Float[Array, "batch action"]
 ) -> Float[Array, ""]:
-    """Eq. 4: the value moves to the smaller Q of a fresh action, plus the policy's entropy there."""
+    """Return the loss of Eq. 4: V(s) is fitted to the smaller Q of a newly sampled action, plus the entropy term."""
     action, log_prob = policy.sample(batch.observation, noise)
     soft_value = online.q(batch.observation, action).min(0) - temperature * log_prob
     error = online.value(batch.observation)[..., 0] - stop_gradient(soft_value)
@@ -67,7 +77,7 @@ def twin_target(
     noise: Float[Array, "batch action"],
     discount: float,
 ) -> Float[Array, " batch"]:
-    """SAC v2: `r + gamma (min Q'(s', a') - temperature log pi(a'))` with a' fresh from the policy."""
+    """Return SAC v2's target `r + gamma (min Q'(s', a') - temperature log pi(a'))`, a' sampled from the policy."""
     action, log_prob = policy.sample(batch.next_observation, noise)
     soft_value = target_q(batch.next_observation, action).min(0) - temperature * log_prob
     return batch.reward + discount * ~batch.terminal * soft_value
@@ -80,7 +90,7 @@ def actor_loss(
     observation: Float[Array, "batch obs"],
     noise: Float[Array, "batch action"],
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Eq. 2, and the mean log-probability beside it."""
+    """Return the loss of Eq. 2, and the mean log-probability of the sampled actions."""
     action, log_prob = policy.sample(observation, noise)
     loss = temperature * log_prob - q(observation, action).min(0)
     return loss.mean(), log_prob.mean()
@@ -93,7 +103,7 @@ def smoothed_target(
     noise: Float[Array, "batch action"],
     discount: Float[Array, ""],
 ) -> Float[Array, " batch"]:
-    """TD3: `r + gamma min Q'(s', clip(pi'(s') + noise))`. DDPG: the same with one Q and no noise."""
+    """Return TD3's target `r + gamma min Q'(s', clip(pi'(s') + noise))`; with one Q and no noise it is DDPG's."""
     action = jnp.clip(target_policy.mode(batch.next_observation) + noise, -1.0, 1.0)
     return batch.reward + discount * ~batch.terminal * target_q(batch.next_observation, action).min(0)
 
@@ -101,21 +111,21 @@ def smoothed_target(
 def deterministic_actor_loss(
     policy: DeterministicPolicy, q: Q, observation: Float[Array, "batch obs"]
 ) -> Float[Array, ""]:
-    """TD3 and DDPG: minus the first Q of the policy's own actions."""
+    """Return the actor loss of TD3 and DDPG: minus the value that the first Q gives to the policy's actions."""
     return -q(observation, policy.mode(observation))[0].mean()
 
 
 def temperature_loss(
     log_temperature: Float[Array, ""], mean_log_prob: Float[Array, ""], target_entropy: float
 ) -> Float[Array, ""]:
-    """SAC v2: the temperature rises while the entropy is below its target."""
+    """Return SAC v2's temperature loss: minimising it raises the temperature while entropy is below its target."""
     return -log_temperature * stop_gradient(mean_log_prob + target_entropy)
 
 
 class TargetPolicies(NamedTuple):
-    """Policies that an agent is repelled from or attracted to, stacked, each with its weight in the loss.
+    """The policies that repel or attract an agent, stacked, with their weights in the loss.
 
-    A weight is `beta / n` (Eqs. 8 and 9), above 0 to repel; an unused slot has weight 0.
+    A weight is `beta / n` (Eqs. 8 and 9): positive to repel, negative to attract, 0 for an unused slot.
     """
 
     policies: Policy
@@ -123,10 +133,10 @@ class TargetPolicies(NamedTuple):
 
 
 class Divergences(NamedTuple):
-    """Distances from the policies of a `TargetPolicies`."""
+    """Divergences of an agent from the policies of a `TargetPolicies`."""
 
-    kl: Float[Array, " n"]  # KL(pi || pi'), whichever divergence is in the loss
-    pull: Float[Array, " n"]  # share of the force of contact that is left at this distance, from 0 to 1
+    kl: Float[Array, " n"]  # KL(pi || pi'), also if the loss uses another divergence
+    pull: Float[Array, " n"]  # strength of the force: 1 for equal policies, falling to 0 as they part
 
 
 def attraction_repulsion_loss(
@@ -139,20 +149,20 @@ def attraction_repulsion_loss(
     base: Base,
     kl_clip: float | None,
 ) -> tuple[Float[Array, ""], Divergences]:
-    """Return Eqs. 1 and 10, `-mean(beta D(pi, pi'))`, and the distances. The caller multiplies by lambda.
+    """Return the loss of Eqs. 1 and 10, `-mean(beta D(pi, pi'))`, and the divergences. The caller multiplies by lambda.
 
     Args:
-        policy: feels the loss.
-        felt: is held still.
+        policy: the policy that is trained.
+        felt: the policies that repel or attract it; they receive no gradient.
         observation: the states on which policies are compared.
-        noise: standard normal numbers for the actions of `policy` there.
-        divergence: "kl" is the paper's KL(pi || pi'). It grows without end, and the cheapest way to raise it is to
-            contract, so that repulsion lowers the entropy. "bounded" is KL(pi || (pi + pi') / 2), at most log 2, with
-            log pi held still: its force fades as policies part, and contracting does not raise it.
-        base: what is compared and what feels the loss, for flow policies. "whole": all of the policy. "own" lets the
-            flows alone feel it; "shared" too, with the other flows on the base of `policy`. "gaussian" compares the
-            bases, which then feel the loss, without flows.
-        kl_clip: a KL beyond this is not felt, neither as repulsion nor as attraction. For "kl" alone.
+        noise: standard normal numbers for the actions of `policy` in these states.
+        divergence: "kl" is the paper's KL(pi || pi'). It is unbounded, and the cheapest way to raise it is to contract
+            `policy`, so that repulsion lowers the entropy. "bounded" is KL(pi || (pi + pi') / 2), at most log 2, with
+            log pi held constant: its force fades as policies part, and contracting does not raise it.
+        base: the part of a flow policy that receives the gradient. "whole": all of it. "own": its flows. "shared": its
+            flows, with the other policy's flows applied to the base of `policy`. "gaussian": its base Gaussian, and
+            only the base Gaussians are compared.
+        kl_clip: policies beyond this KL neither repel nor attract; None sets no limit. For "kl" only.
     """
 
     def distance(other: Policy) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
@@ -174,10 +184,10 @@ def attraction_repulsion_loss(
 def log_densities(
     policy: Policy, other: Policy, observation: Any, noise: Any, *, base: Base
 ) -> tuple[Float[Array, " batch"], Float[Array, " batch"]]:
-    """Return log pi(x) and log pi'(x) for one sample x of pi in each state, before tanh where both have it.
+    """Return log pi(x) and log pi'(x) for one sample x of pi in each state, before tanh if both are flow policies.
 
-    `base` concerns flow policies, and is that of `attraction_repulsion_loss`. Any other policy counts as a whole and
-    feels it as a whole.
+    `base` is explained in `attraction_repulsion_loss`. It applies to flow policies; others are always compared as a
+    whole and receive the gradient as a whole.
     """
     if not (isinstance(policy, FlowPolicy) and isinstance(other, FlowPolicy)):
         action, log_pi = policy.sample(observation, noise)
@@ -202,11 +212,11 @@ def sampled_kl(
     *,
     base: Base = "own",
 ) -> Float[Array, ""]:
-    """Return `E[log pi(x) - log pi'(x)]` over samples x of pi: how differently two policies behave."""
+    """Return KL(pi || pi'), estimated as the mean of `log pi(x) - log pi'(x)` over samples x of pi."""
     log_pi, log_other = log_densities(policy, other, observation, noise, base=base)
     return (log_pi - log_other).mean()
 
 
 def gaussian_kl(policy: FlowPolicy, other: FlowPolicy, observation: Float[Array, "batch obs"]) -> Float[Array, ""]:
-    """Return the divergence of the base Gaussians in closed form, for the paper's ablation: flows are left out."""
+    """Return the KL divergence of the base Gaussians, without flows, in closed form, for the paper's ablation."""
     return gaussian.kl(*policy.base(observation), *other.base(observation)).mean()

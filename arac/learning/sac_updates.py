@@ -1,7 +1,7 @@
-"""The update loops: many mini-batches in one jitted call, at the machine's matrix-multiply rate.
+"""The updates of soft actor-critics, in loops that train on many mini-batches in one jitted call.
 
 Episode lengths change every generation, so the number of updates is a traced number and each loop compiles once.
-Update i draws its mini-batch and noise from (key, i) alone: how a count is cut into calls changes nothing.
+Update i draws its mini-batch and noise from (key, i) alone: dividing updates among several calls changes no result.
 """
 
 import math
@@ -34,15 +34,15 @@ OptimiserState: TypeAlias = Any
 Carry = TypeVar("Carry")
 Drawn = TypeVar("Drawn")
 _AHEAD = 32  # updates whose random numbers are drawn at once
-# Policies are compared on one state in four of a mini-batch: other policies cost a forward pass each.
+# Policies are compared on a quarter of a mini-batch, because each policy costs a forward pass on these states.
 STATES_PER_COMPARED = 4
-# Of lambda, where it is adapted: the largest change of its logarithm per update, and the range of the logarithm.
+# If lambda is adapted: the largest change of log lambda per update, and the range of log lambda.
 COEFFICIENT_STEP = 0.01
 LOG_COEFFICIENT_RANGE = (math.log(1e-3), math.log(1e5))
 
 
 class UpdateConfig(NamedTuple):
-    """The numbers that a compiled loop is made for."""
+    """The settings that an update loop is compiled for."""
 
     discount: float
     tau: float
@@ -55,12 +55,14 @@ class UpdateConfig(NamedTuple):
 
 
 class CriticLearner(NamedTuple):
+    """A critic and its optimiser state."""
+
     critic: Critic
     optimiser: OptimiserState
 
 
 class ActorLearner(NamedTuple):
-    """One actor, or a population of them with a leading axis."""
+    """An actor and its optimiser state, or a population of actors with a leading axis."""
 
     policy: Policy
     optimiser: OptimiserState
@@ -79,7 +81,7 @@ def fresh_optimiser(update_config: UpdateConfig, parameters: Any) -> OptimiserSt
 def gradient_step(
     update_config: UpdateConfig, parameters: Any, gradient: Any, optimiser: OptimiserState
 ) -> tuple[Any, Any]:
-    """One step of Adam: the new parameters and the new optimiser state."""
+    """Take one step of Adam; return the new parameters and the new optimiser state."""
     change, optimiser = adam(update_config).update(gradient, optimiser)
     return optax.apply_updates(parameters, change), optimiser
 
@@ -92,7 +94,7 @@ def critic_step(
     batch: Batch,
     noise: Float[Array, "batch action"],
 ) -> tuple[CriticLearner, Float[Array, ""]]:
-    """One mini-batch for the critic, and its loss."""
+    """Train the critic on one mini-batch; return it and its loss."""
     critic = learner.critic
     loss, gradient = jax.value_and_grad(critic_loss)(
         critic.online, critic, policy, temperature, batch, noise, update_config.discount
@@ -109,7 +111,7 @@ def actor_step(
     observation: Float[Array, "batch obs"],
     noise: Float[Array, "batch action"],
 ) -> tuple[ActorLearner, "ActorMetrics"]:
-    """Take one step of Eq. 2 for one actor."""
+    """Train one actor on one mini-batch by Eq. 2; return it and its metrics."""
     gradient, metrics = actor_gradient(learner.policy, critic, temperature, observation, noise)
     return ActorLearner(*gradient_step(update_config, learner.policy, gradient, learner.optimiser)), metrics
 
@@ -121,7 +123,7 @@ def actor_gradient(
     observation: Float[Array, "batch obs"],
     noise: Float[Array, "batch action"],
 ) -> tuple[Policy, "ActorMetrics"]:
-    """Return the gradient of Eq. 2."""
+    """Return the gradient of Eq. 2, and the metrics."""
 
     def loss(policy: Policy) -> tuple[Float[Array, ""], ActorMetrics]:
         total, log_prob = actor_loss(policy, critic.q, temperature, observation, noise)
@@ -138,7 +140,7 @@ def force_gradient(
     observation: Float[Array, "batch obs"],
     noise: Float[Array, "batch action"],
 ) -> tuple[Policy, Divergences]:
-    """Return the gradient of lambda times Eq. 1, and the distances."""
+    """Return the gradient of `coefficient` (lambda) times Eq. 1, and the divergences."""
 
     def loss(policy: Policy) -> tuple[Float[Array, ""], Divergences]:
         value, divergences = attraction_repulsion_loss(
@@ -163,19 +165,19 @@ class ActorMetrics(NamedTuple):
 
 
 class Forces(NamedTuple):
-    """What attracts and repels the members of a population during a generation."""
+    """The attraction and repulsion that act on the members of a population during a generation."""
 
     log_coefficient: Float[Array, " member"]  # log lambda
-    repelled: Int[Array, " repelled"]  # the members that other members repel; possibly none
-    elites: Int[Array, " elite"]  # the members that feel archived policies
-    archived: TargetPolicies | None  # for each elite; None while there are none, or they are not felt
+    repelled: Int[Array, " repelled"]  # indices of the members that other members repel; may be empty
+    elites: Int[Array, " elite"]  # indices of the members that archived policies repel or attract
+    archived: TargetPolicies | None  # for each elite; None if the archive is empty or unused
 
 
 class ForceMetrics(NamedTuple):
-    """Sums over updates."""
+    """Divergences from the policies that repel or attract, of one update or summed over updates."""
 
-    living: Divergences  # (repelled, 1): from another member
-    archived: Divergences | None  # (elite, n)
+    living: Divergences  # (repelled, 1): from another member of the population
+    archived: Divergences | None  # (elite, n): from archived policies
 
 
 def population_step(
@@ -188,17 +190,20 @@ def population_step(
     observation: Float[Array, "member batch obs"],
     noise: Float[Array, "member batch action"],
 ) -> tuple[ActorLearner, Forces | None, tuple[ActorMetrics, ForceMetrics | None]]:
-    """Take one step for every member: Eq. 2, and Eq. 5 where there are forces.
+    """Take one gradient step for every member: Eq. 5 with attraction or repulsion, else Eq. 2.
 
     Args:
-        rules: the divergence and what feels it, among others.
+        update_config: the learning rate, the divergence and the other settings.
         learners: the population, stacked.
-        critic: shared by all.
+        critic: shared by all members.
         temperature: weight of the entropy.
         forces: None for a population without attraction and repulsion.
-        partners: for each member, another one, which repels it if it is among `forces.repelled`.
-        observation: a mini-batch for each member; its first quarter serves to compare policies.
-        noise: standard normal numbers for the actions on it.
+        partners: for each member, the index of another one, which repels it if it is among `forces.repelled`.
+        observation: a mini-batch for each member; policies are compared on its first quarter.
+        noise: standard normal numbers for the actions on the mini-batches.
+
+    Returns:
+        The population, `forces` with lambda adapted, and the metrics.
     """
     policies = learners.policy
     gradient, metrics = jax.vmap(partial(actor_gradient, critic=critic, temperature=temperature))(
@@ -221,7 +226,7 @@ def with_forces(
     observation: Float[Array, "member batch obs"],
     noise: Float[Array, "member batch action"],
 ) -> tuple[Policy, ForceMetrics]:
-    """Add attraction and repulsion to the gradients of a population, and return how far it is from what it feels."""
+    """Add attraction and repulsion to a population's gradients; return them and the divergences."""
     compared = max(observation.shape[1] // STATES_PER_COMPARED, 1)
     observation, noise = observation[:, :compared], noise[:, :compared]
     coefficient = jnp.exp(forces.log_coefficient)
@@ -242,10 +247,11 @@ def with_forces(
 
 
 def adapted(update_config: UpdateConfig, forces: Forces, measured: ForceMetrics) -> Float[Array, " member"]:
-    """Return log lambda of each member, raised where it is nearer to others than the target and lowered beyond.
+    """Return log lambda of each member, raised if its divergence is below `ar_target` and lowered if it is above.
 
     The step depends on the ratio of divergence and target and is bounded, because divergences have heavy tails. A
-    member that no other repels keeps its lambda; where members repel nobody, elites follow archived policies.
+    member that no other repels keeps its lambda; if no member is repelled by another, the elites' lambdas are adapted
+    to their divergence from the archived policies that repel them.
     """
     before = forces.log_coefficient
     if update_config.ar_target is None:
@@ -277,7 +283,18 @@ def critic_updates(
     start: int,
     stop: int,
 ) -> tuple[CriticLearner, Float[Array, ""]]:
-    """Updates `start` to `stop - 1` of the critic with one policy, and the sum of their losses."""
+    """Carry out updates `start` to `stop - 1` of the critic; return it and the sum of the losses.
+
+    Args:
+        update_config: the settings that the loop is compiled for.
+        learner: the critic.
+        policy: provides the actions for the critic's targets.
+        temperature: weight of the entropy.
+        view: the transitions to draw from.
+        key: all random numbers of update i come from (key, i).
+        start: number of the first update.
+        stop: number of the update after the last one.
+    """
 
     def update(
         drawn: BatchSample, carry: tuple[CriticLearner, Float[Array, ""]]
@@ -307,10 +324,21 @@ def actor_updates(
     start: int,
     stop: int,
 ) -> tuple[ActorLearner, Forces | None, tuple[ActorMetrics, ForceMetrics | None]]:
-    """Updates `start` to `stop - 1` of all actors side by side, each on mini-batches of its own.
+    """Carry out updates `start` to `stop - 1` of all actors in parallel, each on separate mini-batches.
 
-    `keys` has one key for each actor. Without `forces` nothing of attraction and repulsion is computed. The metrics are
-    sums over the updates.
+    Args:
+        update_config: the settings that the loop is compiled for.
+        learners: the actors, stacked.
+        critic: shared by all actors; it is not trained.
+        temperature: weight of the entropy.
+        forces: attraction and repulsion, or None.
+        view: the transitions to draw from.
+        keys: one key for each actor.
+        start: number of the first update.
+        stop: number of the update after the last one.
+
+    Returns:
+        The actors, `forces` with lambda adapted, and the metrics summed over the updates.
     """
     critic = fuse_twin_q(critic, view.action_size)
     members = keys.shape[0]
@@ -332,7 +360,7 @@ def actor_updates(
 
 
 def no_metrics(members: int, forces: Forces | None) -> tuple[ActorMetrics, ForceMetrics | None]:
-    """Return the metrics of no updates, which `population_step`'s are added to."""
+    """Return metrics of zero, to which those of `population_step` are added."""
     none = ActorMetrics(*[jnp.zeros(members)] * 2)
     if forces is None:
         return none, None
@@ -341,11 +369,12 @@ def no_metrics(members: int, forces: Forces | None) -> tuple[ActorMetrics, Force
 
 
 def no_divergences(*shape: int) -> Divergences:
+    """Return divergences of zero."""
     return Divergences(jnp.zeros(shape), jnp.zeros(shape))
 
 
 def draw_partners(key: jax.Array, members: int) -> Int[Array, " member"]:
-    """Draw another member for each; its own index where it is alone."""
+    """Draw for each member the index of another one; a single member gets its own index."""
     if members == 1:
         return jnp.zeros(1, int)
     shift = jax.random.randint(jax.random.fold_in(key, 1), (members,), 1, members)
@@ -353,30 +382,31 @@ def draw_partners(key: jax.Array, members: int) -> Int[Array, " member"]:
 
 
 class BatchSample(NamedTuple):
-    """The chance in an update."""
+    """The random numbers of an update."""
 
-    positions: Int[Array, " batch"]  # of the mini-batch in replay
+    positions: Int[Array, " batch"]  # positions of the mini-batch's transitions in replay
     noise: Float[Array, "batch action"]  # standard normal, for the actions of a policy on it
 
 
 def sample_batch(batch_size: int, view: ReplayView, key: jax.Array) -> BatchSample:
+    """Draw the random numbers of an update."""
     batch_key, noise_key = jax.random.split(key)
     noise = jax.random.normal(noise_key, (batch_size, view.action_size))
     return BatchSample(buffer.positions(view, batch_key, batch_size), noise)
 
 
 def repeat(
-    start: Any, stop: Any, sample_batch: Callable[[Any], Drawn], update: Callable[[Drawn, Carry], Carry], carry: Carry
+    start: Any, stop: Any, draw: Callable[[Any], Drawn], update: Callable[[Drawn, Carry], Carry], carry: Carry
 ) -> Carry:
-    """`carry = update(draw(i), carry)` for i from `start` to `stop - 1`.
+    """Repeat `carry = update(draw(i), carry)` for i from `start` to `stop - 1`; return the last carry.
 
-    What is drawn depends on i alone, so it is drawn for many updates at once: the random numbers of one are too few to
-    keep the machine busy.
+    `draw(i)` depends on i alone, so it is computed for many updates at once: the random numbers of one update
+    are too few to keep the machine busy.
     """
 
     def some(block: Any, carry: Carry) -> Carry:
         first = start + block * _AHEAD
-        drawn = jax.vmap(sample_batch)(first + jnp.arange(_AHEAD))
+        drawn = jax.vmap(draw)(first + jnp.arange(_AHEAD))
 
         def one(number: Any, carry: Carry) -> Carry:
             return update(jax.tree.map(lambda leaf: leaf[number], drawn), carry)

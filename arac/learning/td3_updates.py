@@ -1,7 +1,7 @@
 """TD3's updates: a critic step, an actor step, and loops of them that compile once.
 
-They serve TD3, CEM-TD3 and CERL; ERL's DDPG is the special case of one Q network, no smoothing and no delay.
-Update i draws its mini-batch and noise from (key, i) alone: how a count is cut into calls changes nothing.
+TD3, CEM-TD3 and CERL use them; ERL's DDPG is the special case of one Q network, no smoothing and no delay.
+Update i draws its mini-batch and noise from (key, i) alone: dividing updates among several calls changes no result.
 """
 
 from functools import partial
@@ -22,7 +22,7 @@ from arac.replay.buffer import Batch, ReplayView
 
 
 class UpdateConfig(NamedTuple):
-    """The numbers that a compiled loop is made for; noise in action units, where actions lie in [-1, 1]."""
+    """The settings that an update loop is compiled for. Noise is in units of actions in [-1, 1]."""
 
     actor_learning_rate: float
     critic_learning_rate: float
@@ -36,17 +36,21 @@ class UpdateConfig(NamedTuple):
 
 
 class Actor(NamedTuple):
+    """An actor and its optimiser state."""
+
     policy: DeterministicPolicy
     optimiser: OptimiserState
 
 
 class CriticLearner(NamedTuple):
+    """A critic and its optimiser state."""
+
     critic: TwinCritic
     optimiser: OptimiserState
 
 
 class Learner(NamedTuple):
-    """An actor with its slowly moving copy and a critic; or several such, with a leading axis."""
+    """An actor with its target network and a critic; or several such learners, with a leading axis."""
 
     actor: Actor
     target_policy: DeterministicPolicy
@@ -54,18 +58,19 @@ class Learner(NamedTuple):
 
     @staticmethod
     def begin(update_config: UpdateConfig, policy: DeterministicPolicy, critic: TwinCritic) -> "Learner":
+        """Return a learner with new optimisers, its target policy equal to `policy`."""
         return Learner(begin_actor(update_config, policy), policy, begin_critic(update_config, critic))
 
 
 @partial(jax.jit, static_argnums=0)
 def begin_actor(update_config: UpdateConfig, policy: DeterministicPolicy) -> Actor:
-    """With a fresh optimiser."""
+    """Return the actor with a new optimiser."""
     return Actor(policy, optax.adam(update_config.actor_learning_rate).init(policy))
 
 
 @partial(jax.jit, static_argnums=0)
 def begin_critic(update_config: UpdateConfig, critic: TwinCritic) -> CriticLearner:
-    """With a fresh optimiser."""
+    """Return the critic with a new optimiser."""
     return CriticLearner(critic, critic_optimiser(update_config).init(critic.online))
 
 
@@ -86,7 +91,7 @@ def critic_step(
     batch: Batch,
     noise: Float[Array, "batch action"],
 ) -> tuple[CriticLearner, Float[Array, ""]]:
-    """One mini-batch for the critic, and its loss. The target networks stay where they are."""
+    """Train the critic on one mini-batch; return it and its loss. Target networks are not updated."""
     critic = learner.critic
     smoothing = jnp.clip(
         update_config.target_noise * noise, -update_config.target_noise_clip, update_config.target_noise_clip
@@ -99,27 +104,27 @@ def critic_step(
 
 
 def _with_soft_target(learner: CriticLearner, tau: float) -> CriticLearner:
-    """Return the learner with its critic's target a small step further."""
+    """Return the learner with its critic's target moved towards the trained networks by `tau`."""
     return learner._replace(critic=learner.critic.with_soft_target(learner.critic.online, tau))
 
 
 def actor_step(
     update_config: UpdateConfig, actor: Actor, q: Q, observation: Float[Array, "batch obs"]
 ) -> tuple[Actor, Float[Array, ""]]:
-    """One mini-batch for the actor, and its loss."""
+    """Train the actor on one mini-batch; return it and its loss."""
     loss, gradient = jax.value_and_grad(deterministic_actor_loss)(actor.policy, q, observation)
     change, optimiser = optax.adam(update_config.actor_learning_rate).update(gradient, actor.optimiser)
     return Actor(optax.apply_updates(actor.policy, change), optimiser), loss
 
 
 class Losses(NamedTuple):
-    """Sums over updates; the actor's over those that it took part in."""
+    """Losses summed over updates; the actor's over the updates that trained it."""
 
     critic: Float[Array, " learner"]
     actor: Float[Array, " learner"]
 
     def means(self, before: int, after: int, delay: int) -> dict[str, float]:
-        """Over the updates `before` to `after - 1` and over all learners."""
+        """Return the means over updates `before` to `after - 1` and over all learners; `delay` is the policy delay."""
         actor_steps = after // delay - before // delay
         return {
             "critic_loss": float(self.critic.mean()) / max(after - before, 1),
@@ -137,10 +142,19 @@ def learner_updates(
     start: int,
     stop: int,
 ) -> tuple[Learner, Losses]:
-    """Updates `start` to `stop - 1` of several learners side by side, and the sums of their losses.
+    """Carry out updates `start` to `stop - 1` of several learners in parallel; return them and their summed losses.
 
-    Updates are numbered from the run's beginning, so that every `policy_delay`-th moves the actor and the targets
-    wherever a generation ends.
+    Updates are numbered from the run's beginning, so that every `policy_delay`-th one trains the actor and moves the
+    targets, wherever a generation ends.
+
+    Args:
+        update_config: the settings that the loop is compiled for.
+        learners: the learners, stacked.
+        discounts: discount factor of each learner.
+        view: the transitions to draw from.
+        keys: one key for each learner.
+        start: number of the first update.
+        stop: number of the update after the last one.
     """
 
     def draw_all(i: Any) -> tuple[Any, BatchSample]:
@@ -194,7 +208,7 @@ def critic_updates(
     start: int,
     stop: int,
 ) -> tuple[CriticLearner, Float[Array, ""]]:
-    """Updates of a critic alone, whose targets use `policy` as it is; and the sum of their losses."""
+    """Carry out updates of a critic alone, with `policy` as target policy; return it and the sum of its losses."""
 
     def update(drawn: BatchSample, carry: tuple[CriticLearner, Any]) -> tuple[CriticLearner, Any]:
         learner, total = carry
@@ -213,7 +227,7 @@ def critic_updates(
 def actor_updates(
     update_config: UpdateConfig, actor: Actor, q: Q, view: ReplayView, key: jax.Array, start: int, stop: int
 ) -> tuple[Actor, Float[Array, ""]]:
-    """Updates of an actor alone, with a critic that stays as it is; and the sum of their losses."""
+    """Carry out updates of an actor alone, with a fixed critic; return it and the sum of its losses."""
     wide = fuse_twin_q(q, view.action_size)
 
     def update(positions: Int[Array, " batch"], carry: tuple[Actor, Any]) -> tuple[Actor, Any]:

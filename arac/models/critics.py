@@ -15,13 +15,13 @@ from arac.models.stacked import vmap_init
 Network = TypeVar("Network", bound="MLP | TwinQ | WideTwinQ | DeterministicPolicy")
 Tree = TypeVar("Tree")
 CriticKind: TypeAlias = Literal["value", "twin"]
-CriticTarget: TypeAlias = Literal["delayed", "every"]  # moves with the actor, or with every update
+CriticTarget: TypeAlias = Literal["delayed", "every"]  # moves with each update of the actor, or of the critic
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class TwinQ:
-    """Two independent Q networks, stacked; DDPG has one."""
+    """Two independent Q networks, stacked along a leading axis; DDPG uses one."""
 
     networks: "MLP | BranchedQ"
 
@@ -35,20 +35,20 @@ class TwinQ:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class WideTwinQ:
-    """The same two networks as the update loops have them: the first layers side by side in one product, state and
-    action apart.
+    """A `TwinQ` fused for the update loops: the two first layers are one product, with state and action separate.
 
-    What comes of the state is then computed once for all the actions that it is asked with, and the gradient for an
-    action costs nothing for the state.
+    The contribution of a state is then computed once for all actions that are evaluated in it, and the gradient with
+    respect to an action costs nothing for the state.
     """
 
     state: Float[Array, "obs wide"]
     action: Float[Array, "action wide"]
     bias: Float[Array, " wide"]
-    later: MLP  # the other layers, stacked
+    later: MLP  # the layers after the first, stacked
 
     @staticmethod
     def of(q: TwinQ, action_size: int) -> "WideTwinQ":
+        """Fuse the first layers of `q`, which must consist of plain MLPs."""
         network = q.networks
         assert isinstance(network, MLP)
         first = jnp.concatenate(list(network.weights[0]), -1)
@@ -60,6 +60,7 @@ class WideTwinQ:
         )
 
     def as_twin(self) -> TwinQ:
+        """Undo `of`."""
         count = len(self.later.weights[0])
         first = jnp.stack(jnp.split(jnp.concatenate([self.state, self.action]), count, -1))
         biases = jnp.stack(jnp.split(self.bias, count))
@@ -78,12 +79,12 @@ Q: TypeAlias = TwinQ | WideTwinQ
 
 
 def fuse_twin_q(tree: Tree, action_size: int) -> Tree:
-    """With every pair of plain Q networks in it as the update loops have them."""
+    """Replace every TwinQ of plain MLPs in the tree by its fused form."""
     return _over_pairs(lambda q: WideTwinQ.of(q, action_size), TwinQ, tree)
 
 
 def split_twin_q(tree: Tree) -> Tree:
-    """Back from `fuse_twin_q`."""
+    """Undo `fuse_twin_q`."""
     return _over_pairs(lambda q: q.as_twin(), WideTwinQ, tree)
 
 
@@ -97,7 +98,7 @@ def _over_pairs(convert: Callable[[Any], Any], kind: type, tree: Tree) -> Tree:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class BranchedQ:
-    """ERL's Q network: state and action each pass a layer of their own before they meet."""
+    """ERL's Q network: state and action pass through separate layers, whose outputs are then concatenated."""
 
     state: MLP
     action: MLP
@@ -113,7 +114,7 @@ class BranchedQ:
         )
 
     def with_last_scaled(self, factor: float) -> "BranchedQ":
-        """Return the network with the weights and biases of its last layer times a factor."""
+        """Return the network with the weights and biases of its last layer multiplied by `factor`."""
         return replace(self, joint=self.joint.with_last_scaled(factor))
 
     def __call__(self, pair: Float[Array, "batch both"]) -> Float[Array, "batch 1"]:
@@ -125,6 +126,8 @@ class BranchedQ:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class QAndValue:
+    """The trained networks of a `ValueCritic`."""
+
     q: Q
     value: MLP
 
@@ -132,7 +135,7 @@ class QAndValue:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class ValueCritic:
-    """Bootstraps from a slowly moving state value (Eqs. 3 and 4)."""
+    """A critic that bootstraps from a target network for the state value (Eqs. 3 and 4)."""
 
     online: QAndValue
     target: MLP
@@ -142,14 +145,14 @@ class ValueCritic:
         return self.online.q
 
     def with_soft_target(self, online: QAndValue, tau: float) -> "ValueCritic":
-        """The critic after an optimiser step: `online` as it is now, the target a small step towards it."""
+        """Return the critic with new trained networks and its target moved towards them by `tau`."""
         return ValueCritic(online, soft_update(self.target, online.value, tau))
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class TwinCritic:
-    """Bootstraps from slowly moving twin Q networks and the policy's next action."""
+    """A critic that bootstraps from target Q networks and the policy's next action."""
 
     online: Q
     target: Q
@@ -159,7 +162,7 @@ class TwinCritic:
         return self.online
 
     def with_soft_target(self, online: Q, tau: float) -> "TwinCritic":
-        """The critic after an optimiser step: `online` as it is now, the target a small step towards it."""
+        """Return the critic with new trained networks and its target moved towards them by `tau`."""
         return TwinCritic(online, soft_update(self.target, online, tau))
 
 
@@ -169,6 +172,7 @@ Critic: TypeAlias = ValueCritic | TwinCritic
 def init_critic(
     key: jax.Array, kind: CriticKind, observation_size: int, action_size: int, hidden: tuple[int, ...]
 ) -> Critic:
+    """Return a new critic whose target networks equal the trained ones."""
     q_key, value_key = jax.random.split(key)
     if kind == "twin":
         return init_twin_critic(q_key, observation_size, action_size, hidden)
@@ -184,11 +188,12 @@ def init_twin_critic(
     hidden: tuple[int, ...],
     style: LayerStyle = LayerStyle(),  # noqa: B008
 ) -> TwinCritic:
+    """Return a new critic of twin Q networks whose target networks equal the trained ones."""
     sizes = (observation_size + action_size, *hidden, 1)
     q = TwinQ(vmap_init(lambda k: MLP.init(k, sizes, style), key, 2))
     return TwinCritic(q, q)
 
 
 def soft_update(target: Network, online: Network, tau: float) -> Network:
-    """The soft target update: tau of the way from `target` to `online`."""
+    """Return `target` moved towards `online` by the fraction `tau`."""
     return jax.tree.map(lambda slow, fast: slow + tau * (fast - slow), target, online)

@@ -17,12 +17,12 @@ from jaxtyping import Array, Float
 
 
 def namespace(array: Any) -> Any:
-    """`numpy` or `jax.numpy`, whichever the array belongs to."""
+    """Return the namespace of an array: `numpy` or `jax.numpy`."""
     return array.__array_namespace__()
 
 
 def relu(x: Any) -> Any:
-    # NumPy's `where` is slow; the gradient of JAX's `maximum` is.
+    # In NumPy `where` is slow; in JAX the gradient of `maximum` is slow.
     return np.maximum(x, 0.0) if isinstance(x, np.ndarray) else jnp.where(x > 0, x, 0.0)
 
 
@@ -36,11 +36,11 @@ def leaky_relu(x: Any) -> Any:
 
 def elu(x: Any) -> Any:
     xp = namespace(x)
-    return xp.where(x > 0, x, xp.expm1(xp.minimum(x, 0.0)))  # the side that is not taken must be finite too
+    return xp.where(x > 0, x, xp.expm1(xp.minimum(x, 0.0)))  # the branch not taken must be finite too
 
 
 def matmul(x: Any, weight: Any) -> Any:
-    """`x @ weight`, with a gradient that is laid out for speed."""
+    """Return `x @ weight`; for JAX mini-batches, with a gradient that is computed faster."""
     return _product(x, weight) if x.ndim == 2 and not isinstance(x, np.ndarray) else x @ weight
 
 
@@ -54,10 +54,11 @@ def _product_forward(x: Any, weight: Any) -> tuple[Any, tuple[Any, Any]]:
 
 
 def _product_backward(saved: tuple[Any, Any], gradient: Any) -> tuple[Any, Any]:
-    """The barriers keep some transposes out of the products, where that is faster on the processors we measured.
+    """Return the gradients of `x` and `weight`.
 
-    Rows of 256 numbers fall onto the same lines of the cache when a product reads them crosswise, and a product with
-    few columns is faster as its mirror image.
+    The barriers keep some transposes out of the products, where that is faster on the processors we measured: rows of
+    256 numbers fall onto the same cache lines when a product reads them by columns, and a product with few columns is
+    faster as its transpose.
     """
     x, weight = saved
     fan_in, fan_out = weight.shape
@@ -73,14 +74,14 @@ _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {"relu": relu, "tanh": tanh, "le
 
 
 class LayerStyle(NamedTuple):
-    """What stands between the linear layers."""
+    """The activation and the layer norm between linear layers."""
 
     activation: Literal["relu", "tanh", "leaky_relu", "elu"] = "relu"
     norm: Literal["none", "before", "after"] = "none"  # a layer norm, before or after the activation
 
 
 def tapered(hidden_size: int) -> tuple[int, int]:
-    """400 and 300, or in that proportion."""
+    """Return the sizes of two hidden layers: `hidden_size` and three quarters of it, such as 400 and 300."""
     return hidden_size, max(hidden_size * 3 // 4, 1)
 
 
@@ -113,7 +114,7 @@ class MLP:
     @staticmethod
     @partial(jax.jit, static_argnums=(1, 2))
     def init(key: jax.Array, sizes: tuple[int, ...], style: LayerStyle = LayerStyle()) -> "MLP":  # noqa: B008
-        """Uniform in ±1/sqrt(fan in), for weights and biases alike, as PyTorch's layers start."""
+        """Draw weights and biases uniformly from ±1/sqrt(fan in), as PyTorch does for linear layers."""
         weights, biases = [], []
         for layer, (fan_in, fan_out) in enumerate(pairwise(sizes)):
             weight_key, bias_key = jax.random.split(jax.random.fold_in(key, layer))
@@ -124,7 +125,7 @@ class MLP:
         return MLP(tuple(weights), tuple(biases), norms, style)
 
     def with_last_scaled(self, factor: float) -> "MLP":
-        """Return the network with the weights and biases of its last layer times a factor."""
+        """Return the network with the weights and biases of its last layer multiplied by `factor`."""
         *weights, weight = self.weights
         *biases, bias = self.biases
         return replace(self, weights=(*weights, factor * weight), biases=(*biases, factor * bias))
@@ -135,7 +136,7 @@ class MLP:
     def onward(
         self, x: Float[Array, "*batch hidden"], weights: tuple[Any, ...], biases: tuple[Any, ...]
     ) -> Float[Array, "*batch out"]:
-        """The rest of the network, from what comes out of the first linear layer."""
+        """Apply the remaining layers, `weights` and `biases`, to the output `x` of the first linear layer."""
         activation = _ACTIVATIONS[self.style.activation]
         for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
             if self.style.norm == "before":

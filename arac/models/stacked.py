@@ -1,4 +1,4 @@
-"""A population is one pytree whose leaves have a leading axis: the members."""
+"""Operations on populations: a population is one pytree whose leaves have a leading axis over its members."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -11,7 +11,7 @@ Tree = TypeVar("Tree")
 
 
 def vmap_init(init: Callable[[jax.Array], Tree], key: jax.Array, size: int) -> Tree:
-    """`size` members, each made by `init` with a key of its own."""
+    """Return a population of `size` members, each made by `init` with a different key."""
     return jax.vmap(init)(jax.random.split(key, size))
 
 
@@ -22,13 +22,13 @@ def stack(members: Sequence[Tree]) -> Tree:
 
 @jax.jit
 def take(population: Tree, index: Any) -> Tree:
-    """Member `index`, or the sub-population of an array of indices."""
+    """Return member `index`, or the sub-population of an array of indices."""
     return jax.tree.map(lambda leaf: leaf[index], population)
 
 
 @jax.jit
 def put(population: Tree, index: Any, members: Tree) -> Tree:
-    """The population with `members` written at `index`, both stacked."""
+    """Return the population with `members` written at `index`: one member, or several for an array of indices."""
     return jax.tree.map(lambda leaf, new: leaf.at[index].set(new), population, members)
 
 
@@ -37,12 +37,12 @@ def to_numpy(population: Tree) -> Tree:
 
 
 def members(population: Tree) -> list[Tree]:
-    """The members one by one, with NumPy leaves, as workers want them."""
+    """Return a list of the members with NumPy leaves, as workers need them."""
     arrays = to_numpy(population)
     size = len(jax.tree.leaves(arrays)[0])
     return [jax.tree.map(lambda leaf, m=member: np.array(leaf[m]), arrays) for member in range(size)]
 
 
 def top_k(fitness: np.ndarray, k: int) -> np.ndarray:
-    """The indices of the k fittest, best first; ties go to the lower index and NaN ranks last."""
+    """Return the indices of the k fittest, best first; ties go to the lower index and NaN ranks last."""
     return np.argsort(-np.nan_to_num(fitness, nan=-np.inf), kind="stable")[:k]

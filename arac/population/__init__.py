@@ -1,1 +1,1 @@
-"""Many agents at once: the archive, evolution, diversity."""
+"""Populations of agents: the archive, evolution and diversity."""

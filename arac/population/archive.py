@@ -24,7 +24,7 @@ def _empty_slots(like: Policy, capacity: int) -> Policy:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class Archive:
-    """Up to `capacity` policies with their fitness. Immutable: `add` gives a new one."""
+    """Up to `capacity` policies with their fitness. Immutable: `add` returns a new archive."""
 
     policies: Policy  # stacked; slots from `size` on are empty
     fitness: np.ndarray
@@ -33,7 +33,7 @@ class Archive:
 
     @staticmethod
     def empty(like: Policy, capacity: int) -> "Archive":
-        """`like` is one policy, for the shapes."""
+        """Return an empty archive for policies with the shapes of `like`, a single policy."""
         return Archive(_empty_slots(like, capacity), np.zeros(capacity), np.zeros(capacity, np.int64), 0)
 
     @property
@@ -41,9 +41,10 @@ class Archive:
         return len(self.fitness)
 
     def add(self, population: Policy, fitness: np.ndarray, env_steps: int, rng: np.random.Generator) -> "Archive":
-        """Fill up while there is room; then let each newcomer replace a random policy of the nearest niche.
+        """Return the archive with the members of a population added.
 
-        A member whose fitness is not finite stays out: it belongs to no niche.
+        Members take free slots while there are any; then each replaces a random policy of the nearest niche. A member
+        whose fitness is not finite is left out: it belongs to no niche.
         """
         newcomers = np.flatnonzero(np.isfinite(fitness))
         room = min(self.capacity - self.size, len(newcomers))
@@ -62,7 +63,7 @@ class Archive:
     def _with(
         self, slots: np.ndarray, population: Policy, fitness: np.ndarray, members: np.ndarray, env_steps: int
     ) -> "Archive":
-        """Put these members of the population into these slots; of two in one slot the later stays."""
+        """Return the archive with `members` written into `slots`; of two members for one slot the later one is kept."""
         newest = {int(slot): int(member) for slot, member in zip(slots, members, strict=True)}
         if not newest:
             return self
@@ -73,15 +74,15 @@ class Archive:
         return Archive(policies, new_fitness, born, max(self.size, int(where.max()) + 1))
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """n different slots, uniformly; all of them if there are fewer."""
+        """Draw n different slots uniformly; all of them if there are fewer."""
         return rng.choice(self.size, size=min(n, self.size), replace=False)
 
 
 def two_means(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the low and the high cluster of exact two-means in one dimension.
+    """Return the indices of the low and the high cluster of exact two-means in one dimension.
 
-    The best split of numbers on a line cuts their sorted order, so all cuts are tried. Equal values never part:
-    if all are equal there is one cluster, and the high one is empty.
+    The best split of numbers on a line cuts their sorted order, so all cuts are tried. Equal values are never
+    separated: if all values are equal, the high cluster is empty.
     """
     order = np.argsort(values, kind="stable")
     ordered = values[order]
@@ -97,10 +98,11 @@ def two_means(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def betas(fitness: np.ndarray, strategy: Strategy) -> np.ndarray:
-    """The coefficients of sampled policies: above 0 repels, below 0 attracts.
+    """Return the coefficients beta of sampled policies: positive repels, negative attracts.
 
-    Proactive, `1 - 2x` (Eq. 8 with its bracket where the text wants it: docs/deviations.md); reactive, `1 - x` (Eq. 9).
-    Where all are equally fit nothing tells good from bad: proactive neither pulls nor pushes, reactive pushes.
+    With x the fitness scaled to [0, 1], proactive is `1 - 2x` (Eq. 8, its bracket placed as the text requires:
+    docs/deviations.md) and reactive is `1 - x` (Eq. 9). If all policies have the same fitness, x is undefined:
+    proactive then neither attracts nor repels, and reactive repels.
     """
     span = np.ptp(fitness)
     if span == 0:

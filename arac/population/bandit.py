@@ -1,17 +1,17 @@
-"""Shares of episodes among learners by upper confidence bounds (CERL)."""
+"""Allocation of episodes to learners by upper confidence bounds (CERL)."""
 
 import numpy as np
 
 
 def ucb_scores(values: np.ndarray, visits: np.ndarray, coefficient: float) -> np.ndarray:
-    """Normalised value plus `c sqrt(ln(all visits) / visits)`."""
+    """Return each learner's score: normalised value plus `c sqrt(ln(all visits) / visits)`."""
     shifted = values - values.min()
     normalised = shifted / (shifted.sum() + 0.1)
     return normalised + coefficient * np.sqrt(np.log(visits.sum()) / visits)
 
 
 def allocate(scores: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """`count` learners, drawn in proportion to their scores, in ascending order."""
+    """Draw `count` learners with probabilities proportional to their scores; return their sorted indices."""
     if scores.sum() <= 0:
         return np.sort(rng.integers(len(scores), size=count))
     return np.sort(rng.choice(len(scores), size=count, p=scores / scores.sum()))

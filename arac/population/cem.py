@@ -18,12 +18,12 @@ class Distribution(Generic[Policy]):
 
     mean: Policy
     variance: Policy
-    damping: Float[Array, ""]  # variance that was added last
+    damping: Float[Array, ""]  # variance added in the last update
 
 
 @partial(jax.jit, static_argnames="count")
 def ask(distribution: Distribution[Policy], key: jax.Array, count: int) -> Policy:
-    """An even number of samples, stacked, in opposite pairs: i and i + count / 2."""
+    """Draw `count` policies, an even number, stacked; i and i + count / 2 lie symmetrically about the mean."""
     means, structure = jax.tree.flatten(distribution.mean)
     variances = jax.tree.leaves(distribution.variance)
 
@@ -39,10 +39,16 @@ def ask(distribution: Distribution[Policy], key: jax.Array, count: int) -> Polic
 def tell(
     distribution: Distribution[Policy], parents: Policy, *, decay: float, final_damping: float
 ) -> Distribution[Policy]:
-    """The distribution after its fittest samples, stacked, best first.
+    """Return the distribution updated from its fittest samples.
 
     The variance is taken around the old mean and, as in CEM-RL, divided by the number of parents once more although
     the weights add up to one.
+
+    Args:
+        distribution: the distribution that the samples were drawn from.
+        parents: the fittest samples, stacked, best first.
+        decay: share of the damping that is kept in each update.
+        final_damping: value that the damping decays to.
     """
     count = len(jax.tree.leaves(parents)[0])
     weights = cem_weights(count)
@@ -60,6 +66,6 @@ def tell(
 
 
 def cem_weights(parents: int) -> Float[Array, " parent"]:
-    """log((1 + parents) / rank), made to add up to one."""
+    """Return the weights of the parents by rank: log((1 + parents) / rank), normalised to sum to one."""
     raw = jnp.log(1 + parents) - jnp.log(jnp.arange(1, parents + 1))
     return raw / raw.sum()

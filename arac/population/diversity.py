@@ -1,4 +1,4 @@
-"""How differently the members of a population behave."""
+"""Measures of how differently the members of a population behave."""
 
 import jax
 import numpy as np
@@ -12,7 +12,7 @@ from arac.models.policies import Policy
 def pairwise_kl(
     population: Policy, observation: Float[Array, "batch obs"], noise: Float[Array, "batch action"]
 ) -> Float[Array, "member member"]:
-    """KL(row || column) between whole policies, averaged over the observations."""
+    """Return KL(row || column) between the members' whole policies, averaged over the observations."""
 
     def row(policy: Policy) -> Float[Array, " member"]:
         return jax.vmap(lambda other: sampled_kl(policy, other, observation, noise))(population)
@@ -21,6 +21,6 @@ def pairwise_kl(
 
 
 def mean_kl(matrix: np.ndarray) -> float | None:
-    """The mean over pairs of different members; None where there is only one member."""
+    """Return the mean over pairs of different members, or None if there is only one member."""
     members = len(matrix)
     return float(matrix[~np.eye(members, dtype=bool)].mean()) if members > 1 else None

@@ -14,32 +14,32 @@ Policy = TypeVar("Policy")
 
 
 class Mutation(NamedTuple):
-    """How a mutation changes weights; the strengths are relative to the weight."""
+    """The settings of mutation. Strengths are standard deviations relative to the weight."""
 
-    fraction: float  # of all weights, that change at all
+    fraction: float  # share of all weights that change
     strength: float
     super_strength: float
-    super_probability: float  # of those that change
-    reset_probability: float  # of those that change
+    super_probability: float  # share of the changed weights to which `super_strength` applies
+    reset_probability: float  # share of the changed weights that are drawn anew
     reset_scale: float = 1.0  # standard deviation of a weight that is drawn anew
-    random_share: bool = False  # a random share of each layer up to the fraction, none in a quarter of the layers
+    random_share: bool = False  # change a random share of each layer, up to `fraction`; none in a quarter of them
 
 
 class Crossover(NamedTuple):
-    """How much of a layer a crossover draws, at most, relative to its size."""
+    """The settings of crossover: the limit on draws in a layer, relative to the layer's size."""
 
     units: float = 2.0
     biases: float = 0.0
 
 
 class Plan(NamedTuple):
-    """Who comes from whom in the next generation."""
+    """The origin of each individual of the next generation. A slot is a place in the population."""
 
-    sources: np.ndarray  # (slot,): the individual that is copied there
+    sources: np.ndarray  # (slot,): the individual that is copied into the slot
     pairs: np.ndarray  # (pair, 2): slots that exchange units, one pair after the other
-    mutants: np.ndarray  # (slot,) of bool
+    mutants: np.ndarray  # (slot,) of bool: the individuals that mutate
     elites: np.ndarray  # the slots that hold the fittest, unchanged, best first
-    migrants: np.ndarray  # the slots that the learners move into
+    migrants: np.ndarray  # the slots that learners are copied into
 
 
 def plan(
@@ -52,10 +52,19 @@ def plan(
     mutation_probability: float,
     migrants: int = 0,
 ) -> Plan:
-    """One generation of the genetic algorithm of ERL and CERL.
+    """Plan one generation of the genetic algorithm of ERL and CERL.
 
-    Tournaments select; of the slots that were not selected some take the learners that migrate, some copies of the
-    elites, and the rest are crossed from an elite and a selected one.
+    Tournaments select individuals. Of the slots that were not selected, some receive the learners that migrate, some
+    copies of the elites, and the rest are crossed from an elite and a selected individual.
+
+    Args:
+        fitness: fitness of each individual.
+        rng: the source of all random choices.
+        elites: number of the fittest individuals that are copied unchanged.
+        tournament_size: individuals that compete in a tournament.
+        crossover_probability: probability that two selected individuals are crossed.
+        mutation_probability: probability that an individual mutates; copies of elites never do.
+        migrants: number of learners to copy into the population, if there is room.
     """
     size = len(fitness)
     best = top_k(fitness, elites)
@@ -69,7 +78,7 @@ def plan(
     for first, second in zip(others[0::2], others[1::2], strict=False):
         sources[first], sources[second] = rng.choice(best), rng.choice(selected)
         pairs.append((first, second))
-    if len(others) % 2:  # the last has no partner: it becomes a selected one, crossed with one that was made before
+    if len(others) % 2:  # the last has no partner: it becomes a copy of a selected one, crossed with an earlier slot
         sources[others[-1]] = rng.choice(selected)
         pairs += [(others[-1], int(rng.choice(others[:-1])))] if len(others) > 1 else []
     free = [int(slot) for slot in selected if slot not in keepers]
@@ -81,7 +90,7 @@ def plan(
 
 
 def tournament(fitness: np.ndarray, rng: np.random.Generator, size: int) -> int:
-    """The fittest of `size` individuals drawn with replacement."""
+    """Return the fittest of `size` individuals drawn with replacement."""
     drawn = rng.integers(len(fitness), size=size)
     return int(drawn[top_k(fitness[drawn], 1)[0]])
 
@@ -93,9 +102,9 @@ def next_population(
     mutation: Mutation,
     crossing: Crossover = Crossover(),  # noqa: B008
 ) -> Policy:
-    """The next generation of a population, stacked."""
+    """Return the next generation of a population according to the plan `made`."""
     size = len(made.sources)
-    pairs = np.zeros((size + 1, 2), int)  # of a fixed number, so that it compiles once
+    pairs = np.zeros((size + 1, 2), int)  # padded to a fixed number, so that it compiles once
     pairs[: len(made.pairs)] = made.pairs
     return _next_population(population, made.sources, pairs, len(made.pairs), made.mutants, key, mutation, crossing)
 
@@ -134,10 +143,10 @@ def crossover(
     second: Policy,
     crossing: Crossover = Crossover(),  # noqa: B008
 ) -> tuple[Policy, Policy]:
-    """Return two individuals whose units have overwritten each other: in each layer a random number of draws.
+    """Return two individuals after crossover: in each layer, randomly drawn units of one overwrite the other's.
 
-    A unit is a column, the weights that lead into it. Once a unit was copied both have it, so what counts is whether
-    a unit was drawn at all, and one coin for the direction.
+    A unit is a column of weights, those that lead into it. Once a unit has been copied, both individuals have it, so
+    drawing it again changes nothing: it only matters whether it is drawn at all, and in which direction it is copied.
     """
     leaves, structure = jax.tree.flatten(first)
     others = jax.tree.leaves(second)
@@ -162,7 +171,10 @@ def _crossed(key: jax.Array, one: Array, other: Array, crossing: Crossover) -> t
 
 
 def mutate(key: jax.Array, individual: Policy, mutation: Mutation) -> Policy:
-    """A fraction of the weights changes: most a little, some a lot, some are drawn anew. Biases and norms stay."""
+    """Return the individual with a share of its weights changed: most a little, some a lot, some drawn anew.
+
+    Biases and norms are kept.
+    """
     leaves, structure = jax.tree.flatten(individual)
     changed = [_mutated(jax.random.fold_in(key, number), leaf, mutation) for number, leaf in enumerate(leaves)]
     return jax.tree.unflatten(structure, changed)
@@ -185,7 +197,7 @@ def _mutated(key: jax.Array, weight: Array, mutation: Mutation) -> Array:
 def _share(key: jax.Array, mutation: Mutation) -> Any:
     """Return the share of a layer's weights that changes.
 
-    The authors' code leaves a layer out with probability 1/4 and else draws a number of weights below the fraction.
+    With `random_share`, as in the authors' code, it is 0 with probability 1/4 and else uniform up to the fraction.
     """
     if not mutation.random_share:
         return mutation.fraction

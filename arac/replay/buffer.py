@@ -1,9 +1,9 @@
 """Experience replay that keeps each observation once.
 
-A T-step episode takes T + 1 consecutive rows of a ring: row t holds observation t and, but for the last, the
-action, reward and end flag of step t. The next observation of a transition is simply the next row, and the final
-observation of a truncated episode is there to bootstrap from. A second ring lists the rows that start a
-transition, oldest first, so sampling is uniform over transitions and no pair ever spans two episodes.
+A T-step episode takes T + 1 consecutive rows of a ring: row t holds observation t and, except for the last row, the
+action, reward and terminal flag of step t. The next observation of a transition is simply the next row, and the final
+observation of a truncated episode is stored for bootstrapping. A second ring lists the rows that start a transition,
+oldest first, so sampling is uniform over transitions and no transition spans two episodes.
 """
 
 import math
@@ -27,7 +27,7 @@ _BLOCK = 256
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class Storage:
-    """The arrays on the device."""
+    """The arrays of the buffer, on the device."""
 
     observations: Float[Array, "row obs"]
     actions: Float[Array, "row action"]
@@ -37,6 +37,8 @@ class Storage:
 
 
 class Batch(NamedTuple):
+    """A mini-batch of transitions."""
+
     observation: Float[Array, "batch obs"]
     action: Float[Array, "batch action"]
     reward: Float[Array, " batch"]
@@ -45,7 +47,7 @@ class Batch(NamedTuple):
 
 
 class ReplayView(NamedTuple):
-    """What can be sampled: the transitions at positions `oldest`, …, `oldest + size - 1` of the ring of starts."""
+    """The transitions that can be sampled, at positions `oldest`, …, `oldest + size - 1` of the ring of starts."""
 
     storage: Storage
     oldest: int
@@ -57,23 +59,23 @@ class ReplayView(NamedTuple):
 
 
 class ReplayCursor(NamedTuple):
-    """A point in the history of a buffer, enough to build the buffer again from the episodes themselves."""
+    """A point in the history of a buffer, from which it can be rebuilt if the episodes are given."""
 
     first_episode: int  # number of the oldest episode that is still there
-    episodes: int  # how many were ever added
-    row: int  # where the oldest episode's first row lies
+    episodes: int  # number of episodes ever added
+    row: int  # first row of the oldest episode
 
 
 class ReplayBuffer:
-    """The last `capacity` transitions, on the device, oldest episodes leaving first and whole."""
+    """A buffer of at most `capacity` transitions, on the device. When it is full, the oldest episodes are dropped."""
 
     def __init__(self, capacity: int, observation_size: int, action_size: int) -> None:
         self.capacity = capacity
-        # Every episode needs one row more than it has steps; a sixteenth is enough for episodes of 16 steps.
+        # Every episode takes one row more than it has steps; a sixteenth more rows suffices for episodes of 16 steps.
         self.rows = row_count(capacity)
         self.storage = _empty(capacity, observation_size, action_size)
-        self.unsaved: deque[Episode] = deque()  # the newest episodes, until a checkpoint has them
-        self.saved: list[Any] = []  # the files that hold those before, as checkpoints list them
+        self.unsaved: deque[Episode] = deque()  # the newest episodes, which no checkpoint has yet
+        self.saved: list[Any] = []  # the files with the earlier episodes, as checkpoints list them
         self._clear()
 
     def _clear(self) -> None:
@@ -88,7 +90,7 @@ class ReplayBuffer:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Of an observation and of an action."""
+        """The sizes of an observation and of an action."""
         return self.storage.observations.shape[1], self.storage.actions.shape[1]
 
     @property
@@ -101,20 +103,24 @@ class ReplayBuffer:
 
     @property
     def first_unsaved(self) -> int:
-        """The number of the first episode that no file has."""
+        """The number of the first episode that is in no file."""
         return self.mark.episodes - len(self.unsaved)
 
     def extend(self, episodes: Iterable[Episode]) -> None:
-        """Adds whole episodes, in order."""
+        """Add whole episodes in order.
+
+        Raises:
+            ValueError: if an episode has more steps than the buffer has capacity.
+        """
         for episode in episodes:
             self._add(episode)
             self.unsaved.append(episode)
 
     def restore(self, episodes: Iterable[Episode], mark: ReplayCursor) -> None:
-        """Fills an empty buffer with the episodes from `mark.first_episode` on, each where it lay.
+        """Fill an empty buffer with the episodes from `mark.first_episode` on, each in the rows that it had.
 
         Raises:
-            ValueError: if these episodes cannot have been there at that mark; the buffer is empty then.
+            ValueError: if the episodes do not match `mark`; the buffer is then empty.
         """
         try:
             self._first_episode, self._oldest_row = mark.first_episode, mark.row
@@ -127,18 +133,18 @@ class ReplayBuffer:
             raise
 
     def roll_back(self, mark: ReplayCursor) -> None:
-        """Takes the episodes out again that were added after `mark`; those that had to make room do not come back."""
+        """Remove the episodes that were added after `mark`. Those that were dropped to make room are not restored."""
         while self._lengths and self.mark.episodes > mark.episodes:
             self._count -= self._lengths.pop()
             self.unsaved.pop()
 
     def forget_dropped(self) -> None:
-        """No longer holds episodes for a checkpoint that have left the buffer before there was one."""
+        """Release unsaved episodes that have been dropped from the buffer: no checkpoint needs them."""
         while self.first_unsaved < self._first_episode:
             self.unsaved.popleft()
 
     def forget_files(self) -> None:
-        """Holds every episode as unsaved again, for a run folder that has none of them."""
+        """Mark every episode as unsaved, for a new run folder, which has no files of them."""
         self.saved, self.unsaved = [], deque(self._episodes())
 
     def _episodes(self) -> Iterator[Episode]:
@@ -195,27 +201,28 @@ def _empty(capacity: int, observation_size: int, action_size: int) -> Storage:
 
 
 def row_count(capacity: int) -> int:
+    """Return the number of rows of a buffer."""
     return capacity + max(capacity // 16, 1)
 
 
 def replay_bytes(capacity: int, observation_size: int, action_size: int) -> int:
-    """What a buffer takes on the device."""
+    """Return the memory that a buffer takes on the device, in bytes."""
     row = 4 * observation_size + 4 * action_size + 4 + 1
     return row_count(capacity) * row + 4 * capacity
 
 
 def sample(view: ReplayView, key: jax.Array, batch_size: int) -> Batch:
-    """Uniform over all transitions, with replacement. Pure: it runs inside the jitted loops."""
+    """Draw a mini-batch uniformly with replacement. Pure, so that it can be jitted."""
     return gather(view, positions(view, key, batch_size))
 
 
 def positions(view: ReplayView, key: jax.Array, batch_size: int) -> Int[Array, " batch"]:
-    """Which transitions a mini-batch has, counted from the oldest."""
+    """Draw the positions of a mini-batch's transitions, counted from the oldest."""
     return jax.random.randint(key, (batch_size,), 0, view.size)
 
 
 def gather(view: ReplayView, position: Int[Array, " batch"]) -> Batch:
-    """The transitions at these positions."""
+    """Return the transitions at these positions."""
     storage = view.storage
     row = storage.starts[(view.oldest + position) % storage.starts.shape[0]]
     return Batch(
@@ -234,8 +241,8 @@ class _Block(NamedTuple):
     actions: np.ndarray
     rewards: np.ndarray
     terminals: np.ndarray
-    rows: int  # how many of them are real
-    steps: int  # how many of those start a transition
+    rows: int  # rows that are not padding
+    steps: int  # rows that start a transition
 
 
 def _block(episode: Episode, begin: int) -> _Block:
@@ -260,7 +267,7 @@ def _write(storage: Storage, block: _Block, first_row: int, first_start: int) ->
     offset = jnp.arange(_BLOCK)
     rows, capacity = storage.observations.shape[0], storage.starts.shape[0]
     row = (first_row + offset) % rows
-    # What is padding is sent out of bounds, where a scatter drops it.
+    # Padding is written out of bounds, where a scatter drops it.
     any_row = jnp.where(offset < block.rows, row, rows)
     step_row = jnp.where(offset < block.steps, row, rows)
     start = jnp.where(offset < block.steps, (first_start + offset) % capacity, capacity)

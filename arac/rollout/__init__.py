@@ -1,1 +1,1 @@
-"""Whole episodes: the pure task, and the pools of workers that run it."""
+"""Rollouts: episodes as tasks, and the pools of workers that run them."""

@@ -1,4 +1,4 @@
-"""One episode as a pure function of (environment, policy, seed): what a worker runs, here or anywhere."""
+"""One episode as a pure function of environment, policy and seed, which any process can run."""
 
 import math
 import traceback
@@ -11,38 +11,38 @@ from arac.errors import EnvironmentFailure
 from arac.replay.episode import Acting, Episode
 from arac.utils.rng import stream_rng
 
-# Of the Ornstein-Uhlenbeck process behind `drift`, as in DDPG and ERL.
+# Parameters of the Ornstein-Uhlenbeck process behind `drift`, as in DDPG and ERL.
 _DRIFT_THETA, _DRIFT_SIGMA = 0.15, 0.2
-_HOLD_EXPONENT = 1.5  # of the zeta distribution of the steps for which noise is held
+_HOLD_EXPONENT = 1.5  # of the zeta distribution of the number of steps for which a noise sample is held
 
 
 class Task(NamedTuple):
-    """What to run. Two runs of the same task give the same episode, on whatever worker."""
+    """An episode to run. Running the same task again gives the same episode, on any worker."""
 
     policy: Any  # with NumPy leaves
     acting: Acting
     seed: int
     stream: str
-    counters: tuple[int, ...]  # member, generation, number of the episode
-    record: bool  # whether the transitions are wanted, or only return and length
-    reset_seed: int | None = None  # what the environment is reset with, where it should not be drawn
-    noise_hold: int = 1  # the longest time that a draw of noise is held, in steps
+    counters: tuple[int, ...]  # member, generation, episode number
+    record: bool  # whether to return the transitions, or only return and length
+    reset_seed: int | None = None  # the seed to reset the environment with; None draws one from the stream
+    noise_hold: int = 1  # the largest number of steps for which a noise sample is held
 
     def __str__(self) -> str:
-        """Which episode it is, for messages."""
+        """Return a name of the episode for messages."""
         names = zip(("member", "generation", "episode"), self.counters, strict=False)
         return f"{self.stream} episode ({', '.join(f'{name} {n}' for name, n in names)}, seed {self.seed})"
 
 
 class Failure(NamedTuple):
-    """What comes back instead of an episode."""
+    """The error that a worker returns in place of an episode."""
 
     text: str
-    explained: bool  # else it is a traceback
+    explained: bool  # whether `text` is a message for the user; else it is a traceback
 
 
 def played(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Episode | Failure:
-    """The episode of `run`, or what went wrong in a form that crosses processes."""
+    """Return the episode of `run`, or the exception it raised as a `Failure`, which can be sent between processes."""
     try:
         return run(env, low, high, task)
     except EnvironmentFailure as failure:
@@ -52,13 +52,13 @@ def played(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Episode |
 
 
 def run(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Episode:
-    """Plays one episode to its end.
+    """Play one episode to its end.
 
     Args:
         env: a Gymnasium environment with flat observations and a time limit.
-        low: the lower bounds of its actions; the policy's [-1, 1] is stretched to them.
+        low: the lower bounds of its actions; the policy's [-1, 1] is rescaled to the bounds.
         high: the upper bounds.
-        task: what to play.
+        task: the episode to play.
 
     Raises:
         EnvironmentFailure: if an observation or a reward is not finite, or has a wrong shape.
@@ -72,7 +72,10 @@ def run(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Episode:
 
 
 def by_steps(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Generator[list[float], None, Episode]:
-    """The same, for who wants to look in between: gives the rewards so far after the reset and after each step."""
+    """Play one episode as `run` does, and yield its rewards so far after the reset and after each step.
+
+    The generator returns the episode.
+    """
     rng = stream_rng(task.seed, task.stream, *task.counters)
     shape = env.observation_space.shape
     drawn = int(rng.integers(2**31))
@@ -104,12 +107,12 @@ def by_steps(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Generat
 
 
 def rescale_action(action: np.ndarray, low: np.ndarray, high: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """An action in [-1, 1], or a batch of them, in the environment's units."""
+    """Rescale an action in [-1, 1], or a batch of them, to the environment's bounds."""
     return np.asarray(low + (action + 1) * 0.5 * (high - low)).astype(dtype)
 
 
 def _noises(acting: Acting, size: int, hold: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Yield what to act with at each step; every draw lasts for a number of steps from a cut-off zeta distribution."""
+    """Yield the noise of each step; a sample is held for a zeta-distributed number of steps, at most `hold`."""
     noise = np.zeros(size, np.float32)
     while True:
         noise = _next_noise(acting, noise, rng)
@@ -118,7 +121,7 @@ def _noises(acting: Acting, size: int, hold: int, rng: np.random.Generator) -> I
 
 
 def _next_noise(acting: Acting, noise: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """What the policy, or in its place chance, acts with at the next step."""
+    """Return the noise of the next step; for `random` it is the action itself."""
     if acting == "random":
         return rng.uniform(-1, 1, noise.shape).astype(np.float32)
     if acting == "explore":
@@ -136,7 +139,7 @@ def _choose(task: Task, observation: np.ndarray, noise: np.ndarray) -> np.ndarra
 
 
 def _checked(value: Any, shape: tuple[int, ...], name: str, env: Any, task: Task, step: int) -> np.ndarray:
-    array = np.array(value, np.float32)  # a copy: some environments reuse theirs
+    array = np.array(value, np.float32)  # a copy: some environments reuse their array
     if array.shape != shape:
         wrong = f"has shape {array.shape} instead of {shape}"
     elif not np.isfinite(array).all():

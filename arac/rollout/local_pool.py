@@ -21,17 +21,17 @@ from arac.rollout.episode import Failure, Task, played
 from arac.utils.processes import how_it_ended, one_thread
 from arac.utils.progress import Progress
 
-# Seconds that a worker may take to import everything and make its environment, beside its first episode.
+# Seconds that a worker may take to import its modules and make its environment, in addition to its first episode.
 START_UP = 120.0
-# How often an episode is tried whose worker dies or takes too long.
+# Attempts at an episode whose worker dies or exceeds the time limit.
 TRIES = 3
 
 
 class LocalPool:
-    """Runs tasks on `workers` processes, or in this one if that is 0. Results come in the order of the tasks.
+    """A pool of `workers` processes; with 0 workers, tasks run in this process. Results are in the order of the tasks.
 
     A worker that dies, or takes longer than `time_limit` seconds for an episode, is replaced and its episode run
-    again, with the same result. In this process there is nothing to replace and no time limit.
+    again, with the same result. Without workers there is no time limit.
     """
 
     def __init__(self, spec: EnvSpec, workers: int, time_limit: float | None = None) -> None:
@@ -49,10 +49,10 @@ class LocalPool:
 
     @staticmethod
     def check(spec: EnvSpec, workers: int) -> None:
-        """Whether workers can make the environment.
+        """Check that workers can make the environment.
 
         Raises:
-            UserError: if they cannot.
+            UserError: if they cannot import it.
         """
         if workers > 0 and not can_be_imported(spec):
             raise not_importable(spec.id)
@@ -70,14 +70,14 @@ class LocalPool:
 
     @property
     def pids(self) -> list[int]:
-        """Of the workers that there are now."""
+        """The process ids of the current workers."""
         return [worker.pid for worker in self._workers]
 
     def run(self, tasks: list[Task], progress: Progress) -> list[Episode]:
-        """Every task's episode.
+        """Return the episode of each task.
 
         Raises:
-            EnvironmentFailure: if an environment raises, or its worker dies or takes too long again and again.
+            EnvironmentFailure: if an environment raises, or an episode loses its worker `TRIES` times.
             Interrupted: if the run was asked to stop.
         """
         return self._run_here(tasks, progress) if self._env is not None else self._run_on_workers(tasks, progress)
@@ -93,8 +93,8 @@ class LocalPool:
     def _run_on_workers(self, tasks: list[Task], progress: Progress) -> list[Episode]:
         results: dict[int, Episode] = {}
         waiting = deque(range(len(tasks)))
-        losses: Counter[int] = Counter()  # of workers, by task
-        playing: dict[int, int] = {}  # which task each busy worker has
+        losses: Counter[int] = Counter()  # workers lost, by task
+        playing: dict[int, int] = {}  # the task of each busy worker
         while len(results) < len(tasks):
             progress.check()
             for slot, worker in enumerate(self._workers):
@@ -107,7 +107,7 @@ class LocalPool:
                 if worker.pipe not in ready and not worker.is_late():
                     continue
                 try:
-                    if (answer := worker.answer()) is None:  # it has only just started up
+                    if (answer := worker.answer()) is None:  # the worker has only reported that it is ready
                         continue
                     results[number] = episode_of(answer, tasks[number], self._spec)
                     progress.advance()
@@ -127,7 +127,7 @@ class LocalPool:
         progress.say(f"{what}; the worker is replaced and the episode run again.")
 
     def close(self) -> None:
-        """Ends the workers, whatever they are doing."""
+        """Kill the workers, even during an episode."""
         for worker in self._workers:
             worker.end()
         self._workers = []
@@ -136,10 +136,10 @@ class LocalPool:
 
 
 def episode_of(answer: Episode | Failure, task: Task, spec: EnvSpec) -> Episode:
-    """What a worker answered.
+    """Return a worker's answer if it is an episode.
 
     Raises:
-        EnvironmentFailure: if it is no episode.
+        EnvironmentFailure: if it is a `Failure`.
     """
     if not isinstance(answer, Failure):
         return answer
@@ -149,16 +149,19 @@ def episode_of(answer: Episode | Failure, task: Task, spec: EnvSpec) -> Episode:
 
 
 class WorkerLost(Exception):
-    """A worker process that will not answer any more."""
+    """The loss of a worker process, which has died or exceeded its time limit."""
 
     def __init__(self, cause: str, trace: str) -> None:
         super().__init__(cause)
         self.cause = cause
-        self.trace = trace  # what it was doing, if the interpreter could still say it
+        self.trace = trace  # its traceback, if the interpreter could still write one
 
 
 class Worker:
-    """A process of its own group, so that what the environment starts ends with it, and Ctrl-C passes it by."""
+    """A worker process in a separate process group.
+
+    The group is killed together with whatever the environment started in it, and Ctrl-C does not reach it.
+    """
 
     def __init__(
         self,
@@ -169,25 +172,25 @@ class Worker:
         *,
         quiet: bool = False,
     ) -> None:
-        """Starts it.
+        """Start the process.
 
         Args:
-            spec: the environment that it makes.
-            time_limit: seconds for each task, if there is a limit.
-            module: what it runs.
-            variables: of its environment, beside those of this process.
-            quiet: what it writes to stderr is kept for `WorkerLost.trace` instead of being shown.
+            spec: the environment that the worker makes.
+            time_limit: seconds for each task; None for no limit.
+            module: the module that the process runs.
+            variables: environment variables, in addition to those of this process.
+            quiet: whether to keep its stderr for `WorkerLost.trace` instead of showing it.
         """
         self._time_limit = time_limit
         self._ready = False
         self._deadline = float("inf")
         self._traces = tempfile.TemporaryFile()  # noqa: SIM115
         here, there = socket.socketpair()
-        if time_limit is not None:  # a worker that stops reading or writing halfway must not hold us up for ever
+        if time_limit is not None:  # a worker that stops in the middle of a message must not block this process
             patience = struct.pack("ll", int(time_limit) + 1, 0)
             here.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
             here.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, patience)
-        lifeline, self._lifeline = os.pipe()  # breaks when this process ends, however it does
+        lifeline, self._lifeline = os.pipe()  # breaks when this process ends, for any reason
         inherited = there.fileno(), lifeline, self._traces.fileno()
         self._process = subprocess.Popen(
             [sys.executable, "-m", module, *map(str, inherited)],
@@ -218,13 +221,13 @@ class Worker:
         return time.monotonic() > self._deadline
 
     def answer(self) -> Any:
-        """What it answers to the task it was given; None if it says that it begins with it only now.
+        """Return the answer to the task, or None if the worker only reports that it is ready and begins now.
 
         Raises:
-            WorkerLost: if it is dead, or late.
+            WorkerLost: if it has died or exceeded its time limit.
         """
         if self.is_late() and not self.pipe.poll():
-            self._process.send_signal(signal.SIGABRT)  # on which the interpreter says where it is
+            self._process.send_signal(signal.SIGABRT)  # on which the interpreter writes its traceback
             raise self._lost(f"took longer than the {self._time_limit:g} s of episode_timeout")
         try:
             answer = self.pipe.recv()
@@ -236,7 +239,7 @@ class Worker:
         return answer
 
     def end(self) -> None:
-        """Kills the process and all that it started."""
+        """Kill the process and everything that it started."""
         if self.pipe.closed:
             return
         self.pipe.close()
@@ -247,7 +250,7 @@ class Worker:
         self._traces.close()
 
     def _send(self, message: Any) -> None:
-        with contextlib.suppress(OSError):  # it is dead: `answer` will find out why
+        with contextlib.suppress(OSError):  # the process has died: `answer` finds out why
             self.pipe.send(message)
 
     def _lost(self, cause: str | None) -> WorkerLost:

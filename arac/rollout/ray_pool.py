@@ -1,4 +1,4 @@
-"""Episodes on a Ray cluster: each is a task that any node may play."""
+"""A pool that runs episodes on a Ray cluster: each is a Ray task, which any node may run."""
 
 import faulthandler
 import os
@@ -21,22 +21,22 @@ from arac.utils import ray_utils
 from arac.utils.processes import ONE_THREAD
 from arac.utils.progress import Progress
 
-# The environment of this worker process, with the pool that it belongs to: Ray's workers are used again and again.
+# The environment of this worker process, by the name of its pool: Ray reuses worker processes for later pools.
 _made: dict[str, Any] = {}
 
 
 class RayPool:
-    """Runs tasks on a Ray cluster. Results come in the order of the tasks, and are those of a local pool.
+    """A pool on a Ray cluster. Results are in the order of the tasks, and equal to those of a `LocalPool`.
 
     The policies of a generation are put into Ray's object store once, and each node fetches them once. An episode
-    whose worker or node is lost, or that takes longer than `time_limit` seconds, is played again elsewhere.
+    whose worker or node is lost, or that takes longer than `time_limit` seconds, is run again.
     """
 
     def __init__(self, spec: EnvSpec, time_limit: float | None = None) -> None:
         self._spec = spec
         self._time_limit = time_limit
         self._name = uuid.uuid4().hex
-        self._last: tuple[Any, Any] | None = None  # the policies that were sent last, and where they are
+        self._last: tuple[Any, Any] | None = None  # the policies sent last, and their reference
         self._stack = ExitStack()
         self._ray = self._stack.enter_context(ray_utils.connected(show_output=True))
         self._spec_there = self._ray.put(spec)
@@ -53,10 +53,10 @@ class RayPool:
         self._stack.close()
 
     def run(self, tasks: list[Task], progress: Progress) -> list[Episode]:
-        """Every task's episode.
+        """Return the episode of each task.
 
         Raises:
-            EnvironmentFailure: if an environment raises, or its worker is lost or takes too long again and again.
+            EnvironmentFailure: if an environment raises, or an episode loses its worker `TRIES` times.
             Interrupted: if the run was asked to stop.
         """
         policies = {id(task.policy): task.policy for task in tasks}
@@ -89,7 +89,10 @@ class RayPool:
         return [results[number] for number in range(len(tasks))]
 
     def _sent(self, policies: list[Any]) -> Any:
-        """Where they are in the object store: a generation is evaluated and then collects with the same ones."""
+        """Put policies into the object store, unless they are those sent last, and return their reference.
+
+        They often are: a generation is evaluated and then collects with the same policies.
+        """
         leaves, structure = jax.tree.flatten(policies)
         these = structure, [leaf.tobytes() if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
         if self._last is None or self._last[0] != these:
@@ -113,16 +116,19 @@ class RayPool:
 
 
 def _users_modules() -> str:
-    """Where this process finds modules beside the installed ones, for nodes on which these folders are there, too."""
+    """Return a PYTHONPATH of the folders, other than Python's, in which this process finds modules.
+
+    Nodes that have these folders, too, find the user's modules there.
+    """
     installed = (sys.prefix, sys.base_prefix)
     ours = [path for path in sys.path if path and not path.startswith(installed)]
-    return os.pathsep.join([*ours, "${PYTHONPATH}"])  # beside those that the node has
+    return os.pathsep.join([*ours, "${PYTHONPATH}"])  # followed by the node's PYTHONPATH
 
 
 def _play(
     pool: str, spec: EnvSpec, policies: list[Any], place: int, task: Task, time_limit: float | None
 ) -> Episode | Failure:
-    """What a worker does. One that takes too long says where it is and ends itself, even if it hangs in C code."""
+    """Run one episode on a worker, which writes a traceback and exits after `time_limit`, even while in C code."""
     try:
         if pool not in _made:
             _end_itself_after(time_limit, START_UP)
@@ -130,7 +136,7 @@ def _play(
                 other.close()
             _made.clear()
             _made[pool] = make(spec)
-            mujoco.set_mju_user_warning(lambda _: None)  # they would go to a file in the worker's folder
+            mujoco.set_mju_user_warning(lambda _: None)  # MuJoCo would write a file of warnings there
         _end_itself_after(time_limit)
         return played(_made[pool], spec.low, spec.high, task._replace(policy=policies[place]))
     finally:

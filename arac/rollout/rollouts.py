@@ -1,4 +1,4 @@
-"""What algorithms ask for: episodes of a population, to learn from or to measure it."""
+"""Rollouts of a population, to learn from or to evaluate it."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -11,13 +11,16 @@ from arac.utils.rng import stream_rng
 
 
 class Pool(Protocol):
-    """Runs tasks anywhere; results come in the order of the tasks."""
+    """A pool of workers that runs tasks; results are in the order of the tasks."""
 
     def run(self, tasks: list[Task], progress: Progress) -> list[Episode]: ...
 
 
 class Rollouts:
-    """Builds the tasks of a generation; member, generation and episode number fix every random number in them."""
+    """The rollouts of a generation.
+
+    Seed, member, generation and episode number determine every random number in them.
+    """
 
     def __init__(self, pool: Pool, seed: int, progress: Progress) -> None:
         self._pool = pool
@@ -27,11 +30,11 @@ class Rollouts:
     def explore(
         self, population: Any, generation: int, acting: Acting = "explore", *, noise_hold: int = 1
     ) -> list[Episode]:
-        """Play one episode with noise for each member."""
+        """Play one episode with exploration noise for each member."""
         return self._run("collect", population, 1, acting, "explore", generation, record=True, noise_hold=noise_hold)
 
     def evaluate_fitness(self, population: Any, generation: int, episodes: int) -> list[list[Episode]]:
-        """`episodes` episodes without noise for each member, to select by and to learn from."""
+        """Play `episodes` episodes without noise for each member, to select by and to learn from."""
         flat = self._run("collect", population, episodes, "mode", "judge", generation, record=True)
         return _by_member(flat, episodes)
 
@@ -44,7 +47,7 @@ class Rollouts:
         return _by_member(flat, episodes)
 
     def evaluate_on(self, policy: Any, reset_seeds: Sequence[int]) -> list[Episode]:
-        """One episode without noise from each of these seeds of the environment."""
+        """Play one episode without noise for each of these seeds of the environment's reset."""
         tasks = [
             Task(policy, "mode", self._seed, "given", (0, 0, number), record=False, reset_seed=seed)
             for number, seed in enumerate(reset_seeds)
@@ -86,7 +89,7 @@ class Rollouts:
 
 
 def start_of(seed: int, stream: str, generation: int, episode: int) -> int:
-    """Return what the environment is reset with in an episode of an evaluation, whoever plays it."""
+    """Return the seed of the environment's reset in an episode of an evaluation, the same for every member."""
     return int(stream_rng(seed, f"{stream}-start", generation, episode).integers(2**31))
 
 

@@ -1,9 +1,9 @@
 """A worker process: receives tasks, sends episodes, ends when its parent does.
 
 It is started as `python -m arac.rollout.worker PIPE LIFELINE TRACES` rather than through `multiprocessing`, so that a
-user's script needs no guard around its main part and the thread settings in its environment are there before NumPy
-loads. The three are open files: where tasks come from; a pipe that nobody writes to, which breaks when the parent is
-gone; and where the interpreter says what it was doing if it is ended from outside.
+user's script needs no guard around its main part and the thread settings are in the environment before NumPy loads.
+The arguments are file descriptors: PIPE receives tasks and sends episodes; LIFELINE is a pipe that nobody writes to,
+which breaks when the parent ends; TRACES is the file for the traceback if a signal ends the interpreter.
 """
 
 import contextlib
@@ -21,15 +21,15 @@ from arac.utils.processes import end_with, outlive_readers
 
 
 def serve(pipe: Connection) -> None:
-    """Says None once it is ready, then answers each task with an `Episode` or a `Failure`."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    """Send None when the environment is made, then answer each task with an `Episode` or a `Failure`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     try:
         spec: EnvSpec = pipe.recv()
         env = make(spec)
     except Exception:
         pipe.send(Failure(traceback.format_exc(), explained=False))
         return
-    mujoco.set_mju_user_warning(lambda _: None)  # they would go to a file in the user's folder
+    mujoco.set_mju_user_warning(lambda _: None)  # MuJoCo would write its warnings to a file in the user's folder
     with contextlib.suppress(EOFError, OSError):  # the parent is gone
         pipe.send(None)
         while True:

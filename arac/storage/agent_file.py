@@ -1,4 +1,4 @@
-"""One agent in one safetensors file: what it is and what it has learned, all or the policies alone, with a hash."""
+"""Agent files: an agent's description and its state, or its policies alone, as one safetensors file with a hash."""
 
 import json
 from collections.abc import Iterator
@@ -22,13 +22,13 @@ from arac.storage.manifest import FORMAT, NewerFormat
 from arac.storage.run_spec import RunSpec, not_plain
 from arac.utils.atomic_io import HEADER, read_bounded, sha256, write_durably
 
-_POLICIES_FORMAT = 3  # of files with policies alone, which earlier versions do not know
+_POLICIES_FORMAT = 3  # of files with policies alone, which earlier versions cannot read
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class Policies:
-    """The state of an agent that can act and be measured, without anything to learn with."""
+    """The policies of an agent: enough to act and to be evaluated, but not to train further."""
 
     population: Any  # stacked
     champion: int
@@ -41,7 +41,7 @@ class Policies:
 
 
 def policies_of(state: Any, *, champion_only: bool) -> Policies:
-    """Return the policies of a state, or its champion's alone."""
+    """Return the policies of a state, or the champion's alone."""
     if not champion_only:
         return Policies(state.population, state.champion, state.generation, state.env_steps)
     champion = take(state.population, np.array([state.champion]))
@@ -49,7 +49,16 @@ def policies_of(state: Any, *, champion_only: bool) -> Policies:
 
 
 def write(path: Path, description: RunSpec, state: Any) -> None:
-    """Write an agent whose state is an algorithm's, or policies alone."""
+    """Write an agent file.
+
+    Args:
+        path: the file.
+        description: the agent's algorithm, environment, seed and settings.
+        state: the state of the algorithm, or `Policies`.
+
+    Raises:
+        UserError: if a keyword argument of the environment is not a plain value.
+    """
     try:
         table, arrays = json.dumps(description.to_table()), pytree_io.to_arrays(state)
     except TypeError as error:
@@ -62,10 +71,10 @@ def write(path: Path, description: RunSpec, state: Any) -> None:
 
 
 def read_table(path: Path) -> dict[str, Any]:
-    """What the agent in a file is, as config.toml would have it. Only the head of the file is read.
+    """Return the description of the agent in a file, as the table of `RunSpec.to_table`, from the file's header alone.
 
     Raises:
-        UserError: if it is no file that `write` made, or one of a newer format.
+        UserError: if the file was not made by `write`, or has a newer format.
     """
     with _explained(path):
         table = json.loads(_metadata(path)["arac"])
@@ -75,10 +84,15 @@ def read_table(path: Path) -> dict[str, Any]:
 
 
 def read(path: Path, env: Maker | None = None, policy: type[CustomPolicy] | None = None) -> tuple[RunSpec, Any]:
-    """What the agent in a file is, and its state; the rest as for `Description.from_table`.
+    """Return the description of the agent in a file, and its state.
+
+    Args:
+        path: the file.
+        env: as for `RunSpec.from_table`.
+        policy: as for `RunSpec.from_table`.
 
     Raises:
-        UserError: if it is no file that `write` made, or is damaged, or of a newer format.
+        UserError: if the file was not made by `write`, is damaged, or has a newer format.
     """
     with _explained(path):
         metadata = _metadata(path)
@@ -117,7 +131,7 @@ def _outline_of_policies(outline: Any, members: int) -> Policies:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Whatever is wrong with a file becomes one sentence."""
+    """Convert the errors of reading a file into a `UserError`."""
     try:
         yield
     except FileNotFoundError:
@@ -129,6 +143,6 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def _hash(metadata: dict[str, str], arrays: dict[str, np.ndarray]) -> str:
-    """Over the description and every array, name and shape included."""
+    """Return a hash of the metadata and of every array with its name, type and shape."""
     parts = [f"{name} {array.dtype}{array.shape} {sha256(array.tobytes())}" for name, array in sorted(arrays.items())]
     return sha256("\n".join([json.dumps(metadata, sort_keys=True), *parts]).encode())

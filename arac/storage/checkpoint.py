@@ -1,11 +1,11 @@
-"""Checkpoints: state and replay as safetensors, with a manifest that says what belongs together.
+"""Checkpoints: state and replay as safetensors, with a manifest that lists the files that belong together.
 
-    checkpoints/<env steps>/manifest.json       format, counters, configuration, replay's place, hashes of everything
+    checkpoints/<env steps>/manifest.json       format, counters, configuration, replay's cursor, hashes of everything
     checkpoints/<env steps>/state.safetensors   every array of the state
-    replay/<first episode>.safetensors          the episodes that are new since the checkpoint before
+    replay/<first episode>.safetensors          the episodes added since the previous checkpoint
 
-A save writes replay first, then the checkpoint into a temporary folder that is flushed and renamed: the rename is
-the moment when it exists. The last two are kept.
+A save writes replay first, then the checkpoint into a temporary folder, which is flushed and renamed: the checkpoint
+exists only once it is complete. The last two checkpoints are kept.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from arac.storage.manifest import Manifest, Segment
 from arac.utils.atomic_io import HEADER, Checksum, checksum, read_verified, sync_folder, write_durably
 
 KEPT = 2
-# Of a checkpoint's folder and, before its ending, of a replay file.
+# The name of a checkpoint's folder, and of a replay file without its suffix.
 _NAME = re.compile("[0-9]{12}")
 
 State = TypeVar("State")
@@ -36,7 +36,7 @@ State = TypeVar("State")
 class Loaded(NamedTuple):
     state: Any
     manifest: Manifest
-    skipped: list[str]  # what was found broken on the way to it, newest first
+    skipped: list[str]  # newer checkpoints that are damaged, and why, newest first
 
 
 def save(
@@ -47,15 +47,15 @@ def save(
     metrics: dict[str, Checksum],
     run: dict[str, Any],
 ) -> Path:
-    """Writes a checkpoint of `state` with the replay as it was at `mark`; its folder. If it fails, nothing is left.
+    """Write a checkpoint and return its folder. If it fails, nothing is left.
 
     Args:
         folder: the run folder.
         state: a pytree with `env_steps` and `generation`.
-        replay: its episodes up to `mark` that are not saved yet are written, and no longer held for it.
-        mark: where replay was when `state` was reached.
-        metrics: what each metrics file was then.
-        run: what the numbers depend on; `load` compares it.
+        replay: the replay buffer; its unsaved episodes up to `mark` are written, and no longer held as unsaved.
+        mark: the cursor of replay when `state` was reached.
+        metrics: the checksum of each metrics file at that moment.
+        run: everything that the results depend on; `load` compares it.
     """
     target = folder / "checkpoints" / f"{state.env_steps:012d}"
     temporary = target.with_name(f".{target.name}.tmp")
@@ -74,17 +74,17 @@ def save(
         temporary.mkdir(parents=True)
         write_durably(temporary / "state.safetensors", data)
         write_durably(temporary / "manifest.json", described.to_bytes())
-        _remove(target)  # only there if an earlier save of this state failed at its very end
+        _remove(target)  # exists only if an earlier save of this state failed after its rename
         temporary.rename(target)
     except BaseException:
-        if not target.exists():  # else it was the signal to stop that came, and just too late
+        if not target.exists():  # else a signal to stop came after the rename: the checkpoint is complete
             _remove(temporary)
             for segment in added:
                 (folder / "replay" / segment.name).unlink(missing_ok=True)
         raise
     sync_folder(target.parent)
     sync_folder(folder)
-    # Only now are they safe on the disk.
+    # Only now are the episodes safe on the disk.
     for _ in new:
         replay.unsaved.popleft()
     replay.saved = files
@@ -95,16 +95,16 @@ def save(
 def load(
     folder: Path, outline: State, differences: Callable[[dict[str, Any]], list[str]], replay: ReplayBuffer | None = None
 ) -> Loaded:
-    """The newest checkpoint that is whole; with it, if `replay` is given, its replay.
+    """Load the newest undamaged checkpoint and, if `replay` is given, its replay.
 
     Args:
         folder: the run folder.
-        outline: of the state that is expected.
-        differences: tells in words where a checkpoint's run is not the one expected.
+        outline: the outline of the expected state (see `pytree_io.outline`).
+        differences: describes how a checkpoint's run differs from the expected one; empty if it does not.
         replay: an empty buffer to fill.
 
     Raises:
-        UserError: if there is none, or it is of another configuration or of a newer format.
+        UserError: if there is no such checkpoint, or it has another configuration or a newer format.
     """
     skipped: list[str] = []
     for path in reversed(list_checkpoints(folder)):
@@ -128,10 +128,15 @@ def load(
 
 
 def read_state(path: Path, found: Manifest, outline: State) -> State:
-    """The state of a checkpoint.
+    """Return the state of a checkpoint.
+
+    Args:
+        path: the checkpoint's folder.
+        found: its manifest.
+        outline: the outline of the expected state (see `pytree_io.outline`).
 
     Raises:
-        OSError, ValueError: if it is damaged, or not what the outline says, or not finite.
+        OSError, ValueError: if it is damaged, does not match the outline, or is not finite.
     """
     limit = pytree_io.size_in_bytes(outline) + HEADER
     data = read_verified(path / "state.safetensors", found.state, limit)
@@ -149,10 +154,10 @@ def read_state(path: Path, found: Manifest, outline: State) -> State:
 
 
 def check_replay(found: Manifest, capacity: int) -> None:
-    """Whether the replay files of a checkpoint are those that its place in history needs.
+    """Check that a checkpoint's replay files are consecutive, and hold the episodes that its replay cursor needs.
 
     Raises:
-        ValueError: if they are not.
+        ValueError: if not.
     """
     for one, other in pairwise(found.segments):
         if one.first + one.episodes != other.first:
@@ -166,10 +171,10 @@ def check_replay(found: Manifest, capacity: int) -> None:
 
 
 def fill(folder: Path, found: Manifest, replay: ReplayBuffer) -> None:
-    """Fills an empty replay buffer with what the checkpoint's held; leaves it empty if it cannot.
+    """Fill an empty replay buffer with the episodes of a checkpoint; leave it empty on failure.
 
     Raises:
-        OSError, ValueError: if a file is damaged, or they do not fit together.
+        OSError, ValueError: if a file is damaged, or the files do not fit together.
     """
 
     def episodes() -> Iterator[Episode]:
@@ -185,10 +190,10 @@ def fill(folder: Path, found: Manifest, replay: ReplayBuffer) -> None:
 def read_segment(
     folder: Path, segment: Segment, capacity: int, observation_size: int, action_size: int
 ) -> list[Episode]:
-    """The episodes of one file of a replay with this capacity.
+    """Return the episodes of one replay file. The capacity of replay limits the file's size.
 
     Raises:
-        OSError, ValueError: if it is damaged, or not what the manifest says.
+        OSError, ValueError: if the file is damaged, or does not match its entry in the manifest.
     """
     limit = 2 * replay_bytes(capacity, observation_size, action_size) + HEADER
     data = read_verified(folder / "replay" / segment.name, segment.checksum, limit)
@@ -202,13 +207,13 @@ def read_segment(
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """Oldest first; temporary folders and those set aside are not among them."""
+    """Return the checkpoint folders, oldest first, without temporary ones and those set aside."""
     found = (folder / "checkpoints").glob("*")
     return sorted(path for path in found if _NAME.fullmatch(path.name) and path.is_dir() and not path.is_symlink())
 
 
 def set_aside_after(folder: Path, env_steps: int) -> None:
-    """Renames the broken checkpoints that are newer than the one a run goes on from: it will write them again."""
+    """Rename the checkpoints after `env_steps`, which are broken: a run that resumes there will write them again."""
     for path in list_checkpoints(folder):
         if int(path.name) > env_steps:
             _remove(path.with_name(f"{path.name}.broken"))
@@ -216,17 +221,21 @@ def set_aside_after(folder: Path, env_steps: int) -> None:
 
 
 def leftovers(folder: Path) -> list[Path]:
-    """What a process that was killed was writing or removing."""
+    """Return the temporary files and folders that a killed process left."""
     return [path for part in (".", "checkpoints", "replay") for path in sorted((folder / part).glob(".*.tmp"))]
 
 
 def clear_leftovers(folder: Path) -> None:
+    """Remove the temporary files and folders that a killed process left."""
     for path in leftovers(folder):
         _remove(path)
 
 
 def _remove(path: Path) -> None:
-    """A folder and all in it, a file or a link, if it is there. A folder loses its name first."""
+    """Remove a folder with its content, a file or a link, if it exists.
+
+    A folder is renamed first, so that a kill does not leave a part of it under its name.
+    """
     if path.is_dir() and not path.is_symlink():
         going = path if path.name.startswith(".") else path.rename(path.with_name(f".{path.name}.old.tmp"))
         shutil.rmtree(going)
@@ -235,9 +244,9 @@ def _remove(path: Path) -> None:
 
 
 def _prune(folder: Path) -> None:
-    """Removes all but the last checkpoints, then the replay files that none of those needs.
+    """Remove all but the last checkpoints, then the replay files that none of those needs.
 
-    What cannot be removed, or read, stays: the checkpoint is safe without it.
+    The first error ends the removal and is ignored: the new checkpoint does not depend on the removal.
     """
     with contextlib.suppress(OSError, ValueError):
         checkpoints = list_checkpoints(folder)

@@ -1,6 +1,6 @@
 """A policy as plain arrays in one npz file, for programs that have neither JAX nor arac.
 
-`examples/act_without_jax.py` reads it. Whatever is there only for some policies is left out for the others.
+`examples/act_without_jax.py` reads it. Arrays that a kind of policy does not have are left out.
 """
 
 import io
@@ -21,10 +21,10 @@ FORMAT = 1
 
 
 def write(path: Path, policy: Any, env: EnvSpec) -> None:
-    """One policy with NumPy leaves.
+    """Write one policy with NumPy leaves to an npz file.
 
     Raises:
-        UserError: if it is none of ours, or no file can go there.
+        UserError: if the policy's class is not arac's, or the file cannot be written there.
     """
     check_place(path)
     what: dict[str, Any] = {
@@ -35,11 +35,16 @@ def write(path: Path, policy: Any, env: EnvSpec) -> None:
         "high": env.high.astype(env.action_dtype),
     }
     file = io.BytesIO()
-    np.savez(file, **what, **to_arrays(policy))  # numbers and strings, for which NumPy needs no pickle
+    np.savez(file, **what, **to_arrays(policy))  # only numbers and strings, for which NumPy needs no pickle
     write_durably(path, file.getvalue())
 
 
 def to_arrays(policy: Any) -> dict[str, Any]:
+    """Return the content of the npz file that describes the policy: its kind and its arrays.
+
+    Raises:
+        UserError: if the policy's class is not arac's.
+    """
     if isinstance(policy, DeterministicPolicy):
         return {"kind": "deterministic", "sigma": np.float32(policy.exploration), **_network(policy.network)}
     if isinstance(policy, FlowPolicy):
@@ -63,6 +68,6 @@ def _network(network: MLP) -> dict[str, Any]:
 
 
 def _flows(flows: tuple[RadialFlow, ...]) -> dict[str, Any]:
-    """Of each flow, in the order in which they are passed: its centre, and the two numbers that shape it."""
+    """Return the centre, alpha and reach of each flow, in the order in which the flows are applied."""
     names = "centre", "alpha", "reach"
     return {f"flow_{name}_{n}": getattr(flow, name) for n, flow in enumerate(flows) for name in names}

@@ -1,7 +1,7 @@
-"""The manifest of a checkpoint: what belongs to it, with the hash of each part and of itself.
+"""The manifest of a checkpoint: its parts with the hash of each, and a hash of the manifest.
 
-Everything that is read here may be damaged or made by somebody else, so it is checked before it is used. File names are
-never read from it: a segment's follows from its first episode, a metrics file's must be one of ours.
+A manifest may be damaged or made by somebody else, so everything is checked before it is used. File names are never
+read from it: a segment's name follows from its first episode, and the names of the metrics files are fixed.
 """
 
 import json
@@ -20,7 +20,7 @@ _LIMIT = 2**26
 
 
 class Segment(NamedTuple):
-    """A file of replay: so many episodes from number `first` on."""
+    """A replay file: `episodes` consecutive episodes from number `first` on."""
 
     first: int
     episodes: int
@@ -34,11 +34,11 @@ class Segment(NamedTuple):
 class Manifest(NamedTuple):
     env_steps: int
     generation: int
-    run: dict[str, Any]  # all that the numbers of the run depend on
+    run: dict[str, Any]  # everything that the run's results depend on
     state: Checksum
     mark: ReplayCursor
     segments: list[Segment]
-    metrics: dict[str, Checksum]  # each deterministic file as it was then
+    metrics: dict[str, Checksum]  # of each deterministic metrics file at that moment
 
     def to_bytes(self) -> bytes:
         table = {
@@ -56,11 +56,11 @@ class Manifest(NamedTuple):
 
 
 def read(path: Path) -> Manifest:
-    """The manifest in a file.
+    """Return the manifest in a file.
 
     Raises:
         OSError, ValueError: if there is none, or it is damaged.
-        UserError: if it is whole, but of a newer format.
+        UserError: if it is undamaged, but has a newer format.
     """
     try:
         table = json.loads(read_bounded(path, _LIMIT))
@@ -76,7 +76,7 @@ def read(path: Path) -> Manifest:
 
 
 class NewerFormat(UserError):
-    """What was written by a later version, which knows better than this one what it means."""
+    """A file written by a later version, in a format that this version cannot read."""
 
     def __init__(self, path: Path, found: Any, by: Any) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""What a run records: rows that depend on config and seed alone, and wall-clock times in a file of their own."""
+"""The metrics of a run: rows that depend on config and seed alone, and wall-clock times in a separate file."""
 
 import csv
 import hashlib
@@ -19,12 +19,12 @@ from arac.utils.atomic_io import Checksum, append, checksum, sync_folder, write_
 from arac.utils.safe_json import last_line, numbers, parsed, whole
 
 EPISODE_COLUMNS = ("env_steps", "generation", "member", "episode", "return", "length")
-# The files whose bytes follow from config and seed, with what each begins with.
+# The files whose bytes depend on config and seed alone, with the header of each.
 DETERMINISTIC_FILES = {"evaluations.jsonl": "", "episodes.csv": ",".join(EPISODE_COLUMNS) + "\n"}
 
 
 class Metrics:
-    """Appends to the metrics files of a run folder."""
+    """The writer of the metrics files of a run folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -34,13 +34,21 @@ class Metrics:
         self._sizes = dict.fromkeys(DETERMINISTIC_FILES, 0)
 
     def begin(self) -> None:
-        """Starts with empty files, whatever is there."""
+        """Start with empty files, replacing any that exist."""
         for name, head in DETERMINISTIC_FILES.items():
             write_durably(self._folder / name, b"")
             self._append(name, head)
 
     def go_back(self, env_steps: int, checksums: dict[str, Checksum]) -> list[str]:
-        """Cuts what was written after a checkpoint, for the resumed run to write again; says what is not as it was."""
+        """Truncate the files to a checkpoint, after which the resumed run writes the rows again.
+
+        Args:
+            env_steps: the environment steps of the checkpoint.
+            checksums: those of the files at the checkpoint.
+
+        Returns:
+            A sentence for each file whose rows up to the checkpoint have changed.
+        """
         self._events.purge_step = env_steps + 1
         return [sentence for name, then in checksums.items() if (sentence := self._cut(name, then))]
 
@@ -48,14 +56,14 @@ class Metrics:
         path = self._folder / name
         written = path.read_bytes() if path.exists() else b""
         as_it_was = checksum(written[: then.bytes]) == then
-        kept = written[: then.bytes if as_it_was else written.rfind(b"\n") + 1]  # else all rows but a torn one
+        kept = written[: then.bytes if as_it_was else written.rfind(b"\n") + 1]  # else all complete rows
         with path.open("ab") as file:
             file.truncate(len(kept))
         self._sums[name], self._sizes[name] = hashlib.sha256(kept), len(kept)
         return None if as_it_was else f"{path} is not as the run wrote it: its rows stay as they are"
 
     def evaluation(self, evaluation: Evaluation, archive: Archive | None) -> None:
-        """What was measured, and what the system keeps in an archive, if it has one."""
+        """Append an evaluation, and show it in TensorBoard with the archive's fitness, if the algorithm has one."""
         row = evaluation_row(evaluation)
         self._append("evaluations.jsonl", json.dumps(row) + "\n")
         self._append("episodes.csv", _episode_lines(evaluation))
@@ -65,20 +73,20 @@ class Metrics:
         self._events.write(evaluation.env_steps, scalars(row), fitness, evaluation.kl)
 
     def timing(self, env_steps: int, generation: int, seconds: dict[str, float]) -> None:
-        """What the phases cost since the run was started or resumed."""
+        """Append the seconds that each phase has taken since the run was started or resumed."""
         phases = {name: round(spent, 3) for name, spent in seconds.items()}
         row = {"env_steps": env_steps, "generation": generation, "seconds": round(time.time() - self._began, 3)}
         append(self._folder / "timings.jsonl", (json.dumps({**row, "phases": phases}) + "\n").encode())
 
     def sync(self) -> None:
-        """Flushes the deterministic files to the disk."""
+        """Flush the deterministic files to the disk."""
         for name in DETERMINISTIC_FILES:
             with (self._folder / name).open("rb") as file:
                 os.fsync(file.fileno())
         sync_folder(self._folder)
 
     def checksums(self) -> dict[str, Checksum]:
-        """What each deterministic file is now, by the bytes that were written to it."""
+        """Return the checksum of each deterministic file, computed from the bytes written rather than read back."""
         return {name: Checksum(self._sizes[name], self._sums[name].hexdigest()) for name in DETERMINISTIC_FILES}
 
     def close(self) -> None:
@@ -92,12 +100,12 @@ class Metrics:
 
 
 def read_evaluations(folder: Path) -> list[dict[str, Any]]:
-    """The rows of a run folder."""
+    """Return the rows of evaluations.jsonl in a run folder."""
     return [json.loads(line) for line in (folder / "evaluations.jsonl").read_text().splitlines()]
 
 
 def fitness_at(folder: Path, env_steps: int) -> np.ndarray | None:
-    """Of the agents that a run had at so many steps; None if they were not evaluated then, or nobody can tell."""
+    """Return the population's fitness at `env_steps`, or None if the last evaluation was not there or is unreadable."""
     try:
         row = parsed(last_line(folder / "evaluations.jsonl"))
         return np.array(numbers(row["fitness"])) if whole(row["env_steps"]) == env_steps else None
@@ -106,7 +114,7 @@ def fitness_at(folder: Path, env_steps: int) -> np.ndarray | None:
 
 
 def evaluation_row(evaluation: Evaluation) -> dict[str, Any]:
-    """One row of evaluations.jsonl."""
+    """Return the row of evaluations.jsonl for an evaluation."""
     return {
         "env_steps": evaluation.env_steps,
         "generation": evaluation.generation,
@@ -133,7 +141,7 @@ def _episode_lines(evaluation: Evaluation) -> str:
 
 
 def scalars(row: dict[str, Any]) -> dict[str, float]:
-    """Every number of a row under a tag."""
+    """Return every number of a row by its TensorBoard tag."""
     numbers = {f"train/{name}": value for name, value in row.items() if isinstance(value, float)}
     numbers |= {f"fitness/member_{member}": value for member, value in enumerate(row["fitness"])}
     numbers["population/archive_size"] = row["archive_size"]

@@ -1,4 +1,4 @@
-"""States as named arrays, and their outline: what a state would hold, without computing or allocating it."""
+"""States as named arrays, and outlines: a state's structure, shapes and types, without computing or allocating it."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -8,17 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 
 State = TypeVar("State")
-# Absent from files of format 1: NumPy arrays, whose first values the outline has.
+# Leaves missing from files of format 1. They are NumPy arrays, so the outline holds their initial values.
 _SINCE_FORMAT_2 = (".archive.born", ".log_coefficient")
 
 
 def to_arrays(tree: Any) -> dict[str, np.ndarray]:
-    """Every leaf under its path in the tree."""
+    """Return every leaf as an array, by its path in the tree."""
     return {name: np.asarray(leaf, order="C") for name, leaf in _named(tree)}
 
 
 def from_arrays(outline: State, arrays: dict[str, np.ndarray]) -> State:
-    """Return the tree of `outline`'s shape with the leaves of `arrays`, each of the kind that the outline has.
+    """Return a tree with the structure of `outline` and the leaves of `arrays`.
 
     Raises:
         ValueError: if names, shapes or types are not the outline's.
@@ -31,7 +31,7 @@ def from_arrays(outline: State, arrays: dict[str, np.ndarray]) -> State:
 
 
 def outline(make: Callable[[], State]) -> State:
-    """The tree that `make` would give, with a `jax.ShapeDtypeStruct` in place of every JAX array."""
+    """Return the tree that `make` would return, with a `jax.ShapeDtypeStruct` in place of every JAX array."""
     others: list[Any] = []
 
     def traced() -> Any:
@@ -46,12 +46,12 @@ def outline(make: Callable[[], State]) -> State:
 
 
 def size_in_bytes(tree: Any) -> int:
-    """What the arrays of a tree take, or those of the tree that an outline is of."""
+    """Return the size of a tree's arrays; for an outline, the size that they would have."""
     return sum(_array(leaf).size * _array(leaf).dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 def not_finite(tree: Any) -> list[str]:
-    """The names of the arrays with a number in them that is not finite."""
+    """Return the names of the arrays that contain a NaN or an infinity."""
     return [name for name, array in to_arrays(tree).items() if not np.isfinite(array).all()]
 
 

@@ -19,6 +19,7 @@ _KINDS = {
 
 
 def pack(episodes: Sequence[Episode]) -> bytes:
+    """Return the content of a replay file with these episodes."""
     arrays = {
         "observations": np.concatenate([episode.observations for episode in episodes]),
         "actions": np.concatenate([episode.actions for episode in episodes]),
@@ -31,10 +32,10 @@ def pack(episodes: Sequence[Episode]) -> bytes:
 
 
 def unpack(data: bytes, observation_size: int, action_size: int) -> list[Episode]:
-    """The episodes of a file.
+    """Return the episodes in the content of a replay file.
 
     Raises:
-        ValueError: if they are not whole episodes of these sizes with finite numbers.
+        ValueError: if they are not complete episodes of these sizes with finite numbers.
     """
     try:
         arrays = safetensors.numpy.load(data)

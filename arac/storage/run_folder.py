@@ -27,19 +27,19 @@ from arac.storage.run_spec import RunSpec, not_plain
 from arac.utils.atomic_io import Checksum, read_bounded, sync_folder, write_durably
 from arac.utils.processes import cores
 
-# What lies in a run folder.
+# The files and folders of a run folder.
 _MADE_AFTERWARDS = ("curve.png", "champion.json", "champion.safetensors", "outcome.json")
 _FILES = ("config.toml", *metrics.DETERMINISTIC_FILES, "timings.jsonl", *_MADE_AFTERWARDS)
 FOLDERS = ("checkpoints", "replay", "tensorboard", "videos", "wandb")
-# Is there until a new run folder is complete.
+# The marker of a new run folder, which exists until the folder is complete.
 _BEGINNING = ".beginning.tmp"
-_CONFIG_LIMIT = 2**14  # what reading takes may grow with the square of it
-_GLANCE = 0.2  # seconds; who only looks whether a run is locked has let go by then
+_CONFIG_LIMIT = 2**14  # bytes; the time of parsing may grow with the square of it
+_GLANCE = 0.2  # seconds, after which a process that only tests the lock has released it
 _VERSIONS = ("arac-rl", "jax", "jaxlib", "numpy", "gymnasium", "mujoco")
 
 
 class Run:
-    """A run folder that this process works on; `Run.create` begins one."""
+    """A run folder, locked by this process; `Run.create` makes a new one."""
 
     def __init__(self, folder: Path, description: RunSpec) -> None:
         check_parts(folder)
@@ -51,10 +51,17 @@ class Run:
 
     @staticmethod
     def create(folder: Path, description: RunSpec, steps: int, state: Any, replay: ReplayBuffer) -> "Run":
-        """Begins a run with its first checkpoint; config.toml comes last and makes the folder a run.
+        """Create a run folder with a first checkpoint. config.toml is written last: only then is the folder a run.
+
+        Args:
+            folder: the run folder.
+            description: the run.
+            steps: the environment steps to train for.
+            state: the run's first state.
+            replay: its replay buffer at that state.
 
         Raises:
-            UserError: if there is a run in the folder already, or something else.
+            UserError: if the folder cannot be made, or already holds a run or something else.
             StorageFailure: if it cannot be written.
         """
         config = _config(description, steps, versions())
@@ -65,7 +72,7 @@ class Run:
             raise UserError(f"{folder} cannot be made ({error.strerror}); choose another --run-dir.") from None
         run = Run(folder, description)
         try:
-            check_free(folder)  # again, now that it is ours: another process may have begun a run in it
+            check_free(folder)  # again, now that it is locked: another process may have made a run in it
             with run.writing():
                 _clear_beginning(folder)
                 _mark_beginning(folder)
@@ -80,7 +87,15 @@ class Run:
         return run
 
     def restore(self, outline: Any, replay: ReplayBuffer) -> tuple[Any, list[str]]:
-        """The state of the newest whole checkpoint, with replay and metrics as they were, and what was not whole."""
+        """Restore state, replay and metrics of the newest undamaged checkpoint.
+
+        Args:
+            outline: the outline of the state (see `pytree_io.outline`).
+            replay: an empty buffer to fill.
+
+        Returns:
+            The state, and a description of each checkpoint that was skipped and each metrics file that has changed.
+        """
         loaded = checkpoint.load(self.folder, outline, self.description.differences, replay)
         with self.writing():
             checkpoint.clear_leftovers(self.folder)
@@ -90,13 +105,13 @@ class Run:
         return loaded.state, [*(f"skipped {reason}" for reason in loaded.skipped), *changed]
 
     def set_total_steps(self, steps: int) -> None:
-        """Writes another goal into config.toml; the versions stay those that the run began with."""
+        """Write another number of total steps into config.toml, and keep the versions that the run was started with."""
         then = read_config(self.folder).get("versions", {})
         with self.writing():
             write_durably(self.folder / "config.toml", _config(self.description, steps, then))
 
     def record(self, state: Any, evaluation: Evaluation | None, seconds: dict[str, float]) -> None:
-        """What a generation gave, and what the phases of the run have cost so far."""
+        """Append the evaluation of a generation, if there was one, and the seconds of each phase so far."""
         with self.writing():
             self._metrics.timing(state.env_steps, state.generation, seconds)
             if evaluation is not None:
@@ -106,21 +121,21 @@ class Run:
         return self._metrics.checksums()
 
     def save(self, state: Any, replay: ReplayBuffer, mark: ReplayCursor, checksums: dict[str, Checksum]) -> Path | None:
-        """Writes a checkpoint, unless this very state has one; its folder."""
+        """Write a checkpoint and return its folder, or return None if this state is already saved."""
         if state.env_steps == self._saved_steps:
             return None
         with self.writing():
-            self._metrics.sync()  # the manifest has their hashes, so what it speaks of must be on the disk first
+            self._metrics.sync()  # first, because the manifest holds the hashes of these files
             written = checkpoint.save(self.folder, state, replay, mark, checksums, self.description.identity())
         self._saved_steps = state.env_steps
         return written
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Turns the system's refusal to write into a sentence.
+        """Convert an `OSError` of the block into a `StorageFailure` whose message is a sentence.
 
         Raises:
-            StorageFailure: if it refuses.
+            StorageFailure: if the folder cannot be written.
         """
         try:
             yield
@@ -131,6 +146,7 @@ class Run:
             raise StorageFailure(f"{self.folder} cannot be written ({error.strerror or error}){kept}.") from error
 
     def close(self) -> None:
+        """Close the metrics files and release the lock."""
         try:
             with self.writing():
                 self._metrics.close()
@@ -139,10 +155,15 @@ class Run:
 
 
 def read(folder: Path, env: Maker | None = None, policy: type[CustomPolicy] | None = None) -> tuple[RunSpec, int]:
-    """What the run in a folder is, and for how many steps it was started; the rest as for `Description.from_table`.
+    """Return the specification of the run in a folder, and its total environment steps.
+
+    Args:
+        folder: the run folder.
+        env: as for `RunSpec.from_table`.
+        policy: as for `RunSpec.from_table`.
 
     Raises:
-        UserError: if the folder holds no run.
+        UserError: if the folder holds no run, or its config.toml is invalid.
     """
     table = read_config(folder)
     try:
@@ -156,10 +177,10 @@ def read(folder: Path, env: Maker | None = None, policy: type[CustomPolicy] | No
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The table in config.toml.
+    """Return the table in config.toml.
 
     Raises:
-        UserError: if the folder holds no run.
+        UserError: if the folder holds no run, or the file cannot be read.
     """
     try:
         return load_config(folder)
@@ -179,10 +200,10 @@ def load_config(folder: Path) -> dict[str, Any]:
 
 
 def _config(description: RunSpec, steps: int, made_with: dict[str, str]) -> bytes:
-    """What config.toml holds.
+    """Return the content of config.toml.
 
     Raises:
-        UserError: if a keyword argument of the environment is not a plain value.
+        UserError: if a keyword argument of the environment is not a plain value, or they are too long.
     """
     try:
         data = tomli_w.dumps({"steps": steps, **description.to_table(), "versions": made_with}).encode()
@@ -194,7 +215,10 @@ def _config(description: RunSpec, steps: int, made_with: dict[str, str]) -> byte
 
 
 def versions() -> dict[str, str]:
-    """Of all that the last digit of a result may depend on; a product is divided among the cores."""
+    """Return everything that the last digits of a result may depend on, such as the versions of libraries.
+
+    The number of cores is included because matrix products are divided among them.
+    """
     installed = {name: version(name) for name in _VERSIONS}
     return installed | {
         "python": platform.python_version(),
@@ -203,7 +227,7 @@ def versions() -> dict[str, str]:
 
 
 def other_versions(folder: Path) -> list[str]:
-    """In words, what has another version now than when config.toml was written."""
+    """Describe each version that is another now than when config.toml was written."""
     then = read_config(folder).get("versions")
     if not isinstance(then, dict):
         return ["unknown ones"]
@@ -211,10 +235,10 @@ def other_versions(folder: Path) -> list[str]:
 
 
 def check_free(folder: Path) -> None:
-    """Refuses a folder that a new run would mix with something else, and names that lead elsewhere.
+    """Check that a folder can become a run folder.
 
     Raises:
-        UserError: if it holds a run or other files, or has such a name.
+        UserError: if it holds a run or other files, or its name contains '..' or control characters.
     """
     if ".." in folder.parts or not str(folder).isprintable():
         raise UserError(f"{str(folder)!r} is no name for a run: use --run-dir without '..' and control characters.")
@@ -222,20 +246,27 @@ def check_free(folder: Path) -> None:
         raise UserError(f"{folder} is a file; choose another --run-dir.")
     if (folder / "config.toml").exists():
         raise UserError(f"{folder} already holds a run; go on with `arac resume {folder}` or choose another --run-dir.")
-    begun = (folder / _BEGINNING).exists()  # by a process that was killed before there was a run
+    begun = (folder / _BEGINNING).exists()  # by a process that was killed before the run was complete
     if folder.exists() and any(folder.iterdir()) and not begun:
         raise UserError(f"{folder} is not empty and holds no run; choose another --run-dir.")
 
 
 def _mark_beginning(folder: Path) -> None:
-    """Make the mark before anything else, and at once: under another name first, a kill could leave that alone."""
+    """Create the marker before anything else.
+
+    It is created under its final name: a kill before a rename would leave a folder neither empty nor marked.
+    """
     if not (folder / _BEGINNING).exists():
         (folder / _BEGINNING).open("xb").close()
         sync_folder(folder)
 
 
 def fresh_folder(parent: Path, name: str) -> Path:
-    """A new folder `name` below `parent`, with a number behind it if that is taken."""
+    """Create a folder `name` in `parent`, with a number appended if that name is taken, and return it.
+
+    Raises:
+        UserError: if it cannot be made.
+    """
     try:
         parent.mkdir(parents=True, exist_ok=True)
         for number in count(1):
@@ -249,16 +280,20 @@ def fresh_folder(parent: Path, name: str) -> Path:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a process is working on a run."""
+    """Return whether a process is working on a run."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        return not _take(descriptor, fcntl.LOCK_SH)  # shared: those who only look do not see each other
+        return not _take(descriptor, fcntl.LOCK_SH)  # shared: processes that only test do not exclude each other
     finally:
         os.close(descriptor)
 
 
 def lock(folder: Path) -> int:
-    """The folder itself, open and locked until it is closed or the process ends."""
+    """Lock a folder until the returned file descriptor is closed or the process ends.
+
+    Raises:
+        UserError: if another process has locked it.
+    """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     if not _take(descriptor, fcntl.LOCK_EX):
         time.sleep(_GLANCE)
@@ -277,10 +312,12 @@ def _take(descriptor: int, kind: int) -> bool:
 
 
 def check_parts(folder: Path) -> None:
-    """Refuses a folder in which something else lies where a run writes: a link would lead elsewhere, a pipe wait.
+    """Check that the paths that a run writes to, where they exist, are ordinary files and folders.
+
+    A link would let the run write elsewhere, and a pipe would block it.
 
     Raises:
-        UserError: if it does.
+        UserError: if one is something else.
     """
     for names, is_as_it_should in ((_FILES, stat.S_ISREG), (FOLDERS, stat.S_ISDIR)):
         for path in (folder / name for name in names):
@@ -289,7 +326,7 @@ def check_parts(folder: Path) -> None:
 
 
 def _clear_beginning(folder: Path) -> None:
-    """Removes what a process left that was killed before its run was one."""
+    """Remove what a process left that was killed before its new run folder was complete."""
     if (folder / _BEGINNING).exists():
         for name in FOLDERS:
             shutil.rmtree(folder / name, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What a run is: algorithm, environment, seed and settings, as a table that can be written down and compared."""
+"""The specification of a run: algorithm, environment, seed and settings, as a table to save and compare."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -16,7 +16,7 @@ from arac.models.policies.custom import CustomPolicy
 from arac.storage import pytree_io
 from arac.utils import memory
 
-# Values of settings before they existed, where these are not today's defaults: for runs and agents of then.
+# The values in effect before these settings existed, where they differ from the defaults: for runs and agents of then.
 _BEFORE: dict[str, Any] = {"ar_divergence": "kl", "ar_from": "archive", "ar_felt_by": "all"}
 # Settings that no result depends on.
 WITHOUT_EFFECT = ("workers", "rollouts", "episode_timeout", "checkpoint_interval")
@@ -24,22 +24,22 @@ WITHOUT_EFFECT = ("workers", "rollouts", "episode_timeout", "checkpoint_interval
 
 @dataclass(frozen=True)
 class RunSpec:
-    """What a run is: all that its numbers depend on."""
+    """The specification of a run: everything that its results depend on."""
 
     algorithm: Algorithm
     env: EnvSpec
     seed: int
     config: Config
-    preset: str | None = None  # which row of the paper's table the config started from, for people to read
-    policy: type[CustomPolicy] | None = None  # of the user's own, if the algorithm's is not wanted
+    preset: str | None = None  # the row of the paper's table that the config started from, for information
+    policy: type[CustomPolicy] | None = None  # a user's class in place of the algorithm's policy
 
     def first_state(self) -> Any:
-        """The state that the run begins with."""
+        """Return the state that the run begins with."""
         own = () if self.policy is None else (self.policy,)
         return self.algorithm.init(self.config, self.env, self.seed, *own)
 
     def outline(self) -> Any:
-        """Of its states; nothing is allocated for it.
+        """Return the outline of the run's states (see `pytree_io.outline`) without allocating one.
 
         Raises:
             UserError: if a state would not fit into memory.
@@ -54,7 +54,7 @@ class RunSpec:
         return outline
 
     def check_found(self) -> None:
-        """Whether the processes that play episodes can import a policy of the user's own.
+        """Check that the processes that play episodes can import the user's policy class, if there is one.
 
         Raises:
             UserError: if they cannot.
@@ -64,14 +64,17 @@ class RunSpec:
             raise not_importable(name_of(self.policy))
 
     def identity(self) -> dict[str, Any]:
-        """All that the results depend on; the number of workers and the like are not in it."""
+        """Return the table of everything that the results depend on, without settings such as the number of workers."""
         table = self.to_table()
         settings = {name: value for name, value in table["config"].items() if name not in WITHOUT_EFFECT}
         names = ("algorithm", "seed", "environment", "policy")
         return {**{name: table[name] for name in names if name in table}, "config": settings}
 
     def differences(self, identity: dict[str, Any]) -> list[str]:
-        """Tell in words where another identity is not this one's. Settings that it lacks did not exist then."""
+        """Describe each difference of another identity from this one.
+
+        A setting that it lacks did not exist when it was written; the value in effect then is compared.
+        """
         defaults = json.loads(json.dumps(asdict(self.algorithm.config())))
         then = {**identity, "config": _of_today(identity["config"], self.algorithm, self.env)}
         here, there = (_flat(json.loads(json.dumps(one))) for one in (self.identity(), then))
@@ -80,7 +83,7 @@ class RunSpec:
         return [f"{name} is {now!r}, was {then!r}" for name, now, then in values if now != then]
 
     def to_table(self) -> dict[str, Any]:
-        """As config.toml has it."""
+        """Return the specification as the table that config.toml holds."""
         return {
             "algorithm": self.algorithm.name,
             "seed": self.seed,
@@ -99,10 +102,18 @@ class RunSpec:
     def from_table(
         table: dict[str, Any], env: Maker | None = None, policy: type[CustomPolicy] | None = None
     ) -> "RunSpec":
-        """The opposite of `to_table`; makes the environment once to read its spaces.
+        """Return the specification that a table of `to_table` describes; makes the environment once to check it.
 
-        What a file names is never called: a function that made the environment has to be given again, as `env`, and a
-        class of the user's own as `policy`.
+        User code that a table names is never called, so it has to be given again.
+
+        Args:
+            table: the table.
+            env: the function or class that made the environment, if it was not made by name.
+            policy: the user's policy class, if there was one.
+
+        Raises:
+            UserError: if `env` or `policy` is not what the table names, or a value is invalid.
+            KeyError, TypeError, AttributeError: if the table is malformed.
         """
         environment = table["environment"]
         if bool(environment.get("callable")) != (env is not None):
@@ -124,8 +135,8 @@ class RunSpec:
 
 
 def _of_today(settings: dict[str, Any], algorithm: Algorithm, env: EnvSpec) -> dict[str, Any]:
-    """Return the settings of a run that an earlier version may have begun, as this version means them."""
-    per_dimension = "ar_felt_by" not in settings  # how ar_target was given then
+    """Return the settings of a run, which an earlier version may have written, converted to this version."""
+    per_dimension = "ar_felt_by" not in settings  # what ar_target meant before ar_felt_by existed
     settings = with_earlier_values(settings, algorithm)
     if per_dimension and "ar_target" in settings:
         settings["ar_target"] *= env.action_size
@@ -133,7 +144,7 @@ def _of_today(settings: dict[str, Any], algorithm: Algorithm, env: EnvSpec) -> d
 
 
 def with_earlier_values(settings: dict[str, Any], algorithm: Algorithm) -> dict[str, Any]:
-    """Return settings with those that did not exist when a run was begun, as the run had them."""
+    """Return settings completed by those that did not exist when they were written, with the values in effect then."""
     return {**{name: value for name, value in _BEFORE.items() if hasattr(algorithm.config, name)}, **settings}
 
 
@@ -144,7 +155,7 @@ def check_seed(seed: Any) -> int:
 
 
 def check_policy(policy: Any, algorithm: Algorithm, env: EnvSpec) -> None:
-    """Whether a class of the user's own, if there is one, can be trained.
+    """Check that a user's policy class, if there is one, can be trained by the algorithm.
 
     Raises:
         UserError: if it cannot.
@@ -166,12 +177,12 @@ def _check_same_policy(then: Any, policy: Any) -> None:
 
 
 def not_plain(error: TypeError) -> UserError:
-    """For a description that cannot be written down."""
+    """Return the error for keyword arguments of an environment that cannot be saved."""
     return UserError(f"env_kwargs must be numbers, words, lists or tables to be written down ({error}).")
 
 
 def _flat(identity: dict[str, Any]) -> dict[str, Any]:
-    """Its settings under their names, all on one level."""
+    """Return the entries of an identity by name, without nesting."""
     rest = {name: value for name, value in identity.items() if name not in ("environment", "config")}
     environment = {f"environment.{name}": value for name, value in identity["environment"].items()}
     return {**rest, **environment, **identity["config"]}

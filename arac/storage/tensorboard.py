@@ -1,4 +1,4 @@
-"""TensorBoard's file of events."""
+"""TensorBoard events of a run."""
 
 import io
 import time
@@ -11,7 +11,7 @@ _BINS = 30
 
 
 class Events:
-    """What TensorBoard shows of a run, written at once and by this thread: a full disk is an error here, not a hang."""
+    """A file of TensorBoard events, written at once and by this thread: a full disk is an error here, not a hang."""
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
@@ -21,7 +21,7 @@ class Events:
     def write(
         self, env_steps: int, scalars: dict[str, float], histograms: dict[str, np.ndarray], kl: np.ndarray
     ) -> None:
-        """Writes what was measured at this step under its tags, and the divergences between members as a picture."""
+        """Write what was measured at this step under its tags, and the divergences between members as a picture."""
         from tensorboardX import summary  # takes a while
         from tensorboardX.proto.summary_pb2 import Summary
 

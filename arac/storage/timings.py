@@ -1,4 +1,4 @@
-"""What the generations of a run have cost, as timings.jsonl tells it."""
+"""The time that the generations of a run took, as recorded in timings.jsonl."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ _OTHER_PHASES = ("collect", "evaluate", "save")  # all others are updates
 
 
 class Timing(NamedTuple):
-    """What the phases of a run have cost when a generation was done; each resumption counts from zero again."""
+    """The seconds of a run and of its phases at the end of a generation; each resumption counts from zero again."""
 
     env_steps: int
     generation: int
@@ -22,7 +22,7 @@ class Timing(NamedTuple):
 
 
 def timings(path: Path) -> list[Timing]:
-    """What each generation of a run has cost; a line that is torn or odd is left out, and no file has no lines."""
+    """Return the timing of each generation of a run. Invalid lines are skipped; without a file the list is empty."""
     found = []
     for line in lines(path) if path.exists() else []:
         try:
@@ -41,7 +41,7 @@ def _timing(row: dict[str, Any]) -> Timing:
 
 
 def wall_clock(times: Sequence[Timing]) -> float | None:
-    """Seconds of all stretches together: each resumption counts from zero again."""
+    """Return the seconds of a run summed over its resumptions, each of which counts from zero; None if unknown."""
     if not times:
         return None
     total = times[-1].seconds
@@ -52,33 +52,34 @@ def wall_clock(times: Sequence[Timing]) -> float | None:
 
 
 def pace(runs: Iterable["Spent"]) -> float | None:
-    """Seconds per environment step of some runs, where they learned; None where none has."""
+    """Return the seconds per environment step of some runs while they learned, or None if none has learned."""
     known = list(runs)
     steps = sum(run.steps for run in known)
     return sum(run.seconds for run in known) / steps if steps else None
 
 
 class Spent:
-    """What a run has spent on learning, added up while its timings.jsonl grows."""
+    """The environment steps and seconds of a run while it learned, updated as its timings.jsonl grows."""
 
     def __init__(self) -> None:
-        self.steps = 0  # while it learned
+        self.steps = 0  # environment steps while it learned
         self.seconds = 0.0
         self.latest: Timing | None = None
         self._read = 0  # bytes
 
     @staticmethod
     def of(path: Path) -> "Spent":
+        """Return the sums over a timings.jsonl as it is now."""
         spent = Spent()
         spent.follow(path)
         return spent
 
     def is_ahead_of(self, path: Path) -> bool:
-        """Whether more was read than the file has: then it is another one by now."""
+        """Return whether more was read than the file has, so that it must be another file by now."""
         return path.exists() and path.stat().st_size < self._read
 
     def follow(self, path: Path) -> None:
-        """Reads what is new. What cannot be read now may be later."""
+        """Read the lines added since the last call; if the file cannot be read, a later call may succeed."""
         try:
             with path.open("rb") as file:
                 file.seek(self._read)
@@ -95,7 +96,7 @@ class Spent:
         if before is None:
             return
         learned = any(spent > 0 for phase, spent in before.phases.items() if phase not in _OTHER_PHASES)
-        # Where a run was begun again, its seconds count from zero and its steps from its checkpoint.
+        # After a resumption, the seconds count from zero again and the steps from the checkpoint.
         if learned and after.seconds > before.seconds and after.env_steps > before.env_steps:
             self.steps += after.env_steps - before.env_steps
             self.seconds += after.seconds - before.seconds

@@ -1,4 +1,4 @@
-"""Looks a run folder over, changes nothing, and says what it finds."""
+"""Verification of the files of a run folder, which changes nothing."""
 
 import csv
 import json
@@ -22,7 +22,7 @@ class Finding(NamedTuple):
 
 
 def examine(folder: Path) -> Iterator[Finding]:
-    """Everything that can be said of a run folder, in the order in which `arac resume` would read it.
+    """Yield the findings on a run folder, in the order in which `arac resume` would read its files.
 
     Raises:
         UserError: if the folder holds no run.
@@ -66,10 +66,10 @@ def _surroundings(folder: Path) -> Iterator[Finding]:
 
 
 def _checkpoint(path: Path, description: RunSpec, replay: "_Replay") -> tuple[Manifest, str]:
-    """A checkpoint's manifest and what is in it.
+    """Return a checkpoint's manifest and a summary of its content.
 
     Raises:
-        OSError, ValueError: if anything in it is not as it should be.
+        OSError, ValueError: if any part of it is damaged, or it has another configuration.
     """
     found = manifest.read(path / "manifest.json")
     if different := description.differences(found.run):
@@ -81,7 +81,7 @@ def _checkpoint(path: Path, description: RunSpec, replay: "_Replay") -> tuple[Ma
 
 
 class _Replay:
-    """Reads each replay file once, whichever checkpoints need it."""
+    """The replay files of a run, each of which is read once, even if several checkpoints need it."""
 
     def __init__(self, folder: Path, description: RunSpec) -> None:
         self._folder = folder
@@ -90,10 +90,10 @@ class _Replay:
         self._lengths: dict[Segment, list[int]] = {}
 
     def check(self, found: Manifest) -> int:
-        """The number of transitions that a checkpoint's replay holds.
+        """Return the number of transitions that a checkpoint's replay holds.
 
         Raises:
-            OSError, ValueError: if a file is damaged, or they are not the episodes that the checkpoint counts.
+            OSError, ValueError: if a file is damaged, or the files do not hold the episodes that the checkpoint needs.
         """
         checkpoint.check_replay(found, self._capacity)
         lengths = [length for segment in found.segments for length in self._read(segment)]
@@ -110,7 +110,7 @@ class _Replay:
 
 
 def _metrics(folder: Path, found: Manifest | None) -> Iterator[Finding]:
-    """The metrics up to a checkpoint, against it and against each other."""
+    """Compare the metrics files with a checkpoint and with each other, and yield the findings."""
     texts = []
     for name in DETERMINISTIC_FILES:
         try:
@@ -133,7 +133,7 @@ def _metrics(folder: Path, found: Manifest | None) -> Iterator[Finding]:
 
 
 def _check_rows(evaluations: str, episodes: str, env_steps: int | None) -> int:
-    """How many evaluations there are.
+    """Return the number of evaluations.
 
     Raises:
         ValueError, KeyError, TypeError: if they do not follow from the episodes, or are out of order.

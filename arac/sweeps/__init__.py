@@ -1,4 +1,4 @@
-"""Many ordinary runs, here or on a Ray cluster."""
+"""Sweeps: many runs, on this machine or on a Ray cluster."""
 
 import os
 from collections.abc import Mapping
@@ -24,23 +24,23 @@ def sweep(
     retries: int = RETRIES,
     progress_bar: bool = False,
 ) -> list[Path]:
-    """Carries out every run of a sweep that is not finished yet, as ordinary run folders.
+    """Carry out every run of a sweep that is not finished yet, each in an ordinary run folder.
 
     Args:
-        spec: a TOML file, or the same as a dictionary: {"algorithms": […], "tasks": […], "seeds": 5, …}.
-        folder: where the run folders are; on a cluster, one that all nodes share.
-        engine: local processes, or a Ray cluster.
-        jobs: local runs at a time; by default as many as the cores allow.
-        address: of the Ray cluster; by default that in RAY_ADDRESS, or one of this machine.
-        retries: how often a run is tried again that failed without getting any further.
+        spec: a TOML file, or its content as a dictionary: {"algorithms": […], "tasks": […], "seeds": 5, …}.
+        folder: the parent of the run folders; on a cluster, a folder that all nodes share.
+        engine: "local" for processes of this machine, "ray" for a Ray cluster.
+        jobs: number of local runs at a time; by default as many as the cores allow.
+        address: address of the Ray cluster; by default that in RAY_ADDRESS, or else a cluster of this machine.
+        retries: number of further attempts at a run that fails without a new checkpoint.
         progress_bar: show a live table, or plain lines where the output is not a terminal.
 
     Returns:
         The run folders, in the order of the sweep.
 
     Raises:
-        UserError: if the spec is not what it should be; nothing was started then.
-        EnvironmentFailure: if runs failed again and again; the others are finished first.
+        UserError: if the spec or an option is invalid; nothing was started then.
+        EnvironmentFailure: if runs still failed after all retries; the others are finished first.
         KeyboardInterrupt: after Ctrl-C, with a checkpoint of each run written.
     """
     if retries < 0:
@@ -53,10 +53,16 @@ def sweep(
 
 
 def choose(engine: str, *, jobs: int | None, address: str | None, resources: Resources = ONE_CORE) -> Engine:
-    """The engine of that name.
+    """Return the engine with the given name.
+
+    Args:
+        engine: "local" or "ray".
+        jobs: number of runs at a time, for the local engine only.
+        address: address of the cluster, for Ray only.
+        resources: the cores and GPUs of each run.
 
     Raises:
-        UserError: if there is none, or the options are another one's.
+        UserError: if there is no such engine, or an option is invalid or belongs to the other engine.
     """
     if engine not in ("local", "ray"):
         raise UserError(f"There is no engine {engine!r}; the engines are local and ray.")

@@ -1,4 +1,4 @@
-"""Where the runs of a sweep are at work: in processes of this machine, or on a Ray cluster."""
+"""The engines that execute the runs of a sweep: processes of this machine, or a Ray cluster."""
 
 import time
 from contextlib import ExitStack
@@ -11,34 +11,36 @@ from arac.sweeps.process import ONE_CORE, Ended, Resources, RunProcess, log_of
 from arac.utils import ray_utils
 from arac.utils.processes import cores
 
-# Seconds that a run's lock may stay with a process that is dying on another node.
+# Seconds to wait for the lock of a run whose process is dying on another node.
 _PATIENCE = 60.0
 
 
 class Engine(Protocol):
+    """An executor of runs, used as a context manager."""
+
     name: str
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *failure: object) -> None:
-        """Asks all runs to save and end, and waits until they have."""
+        """Ask all runs to save and stop, and wait until they have ended."""
 
     def places(self) -> int:
-        """How many runs it has at work at a time."""
+        """Return the number of runs that can be executed at a time."""
 
     def has_room(self) -> bool: ...
 
     def start(self, job: Job, parent: Path) -> None: ...
 
     def at_work(self, job: Job) -> bool:
-        """Whether a job that was started has begun, and does not wait for a place."""
+        """Return whether a started job is running, rather than waiting for free resources."""
 
     def ended(self) -> list[tuple[Job, Ended]]:
-        """Takes leave of those that have ended."""
+        """Remove the jobs whose attempt has ended, and return them with the outcome."""
 
 
 class LocalEngine:
-    """Processes of this machine, each pinned to cores of its own."""
+    """Processes of this machine, each pinned to cores that no other run uses."""
 
     name = "local"
 
@@ -81,9 +83,10 @@ class LocalEngine:
 
 
 class RayEngine:
-    """A Ray cluster: one task per run, which starts the same process there as `LocalEngine` does here.
+    """A Ray cluster: one task per run, which starts the same process on its node as `LocalEngine` does here.
 
-    All are handed over at once, so that a cluster that grows by demand sees it; Ray begins them as places are free.
+    All tasks are submitted at once, so that an autoscaling cluster sees the demand; Ray begins them as resources
+    become free.
     """
 
     name = "ray"
@@ -91,7 +94,7 @@ class RayEngine:
     def __init__(self, address: str | None = None, resources: Resources = ONE_CORE) -> None:
         self._address = address
         self._resources = resources
-        self._at_work: dict[Any, tuple[Job, Path, int]] = {}  # by Ray's reference; with the size of the log before
+        self._at_work: dict[Any, tuple[Job, Path, int]] = {}  # by Ray's reference; the int: log size before
 
     def __enter__(self) -> Self:
         self._stack = ExitStack()
@@ -143,17 +146,20 @@ class RayEngine:
             return self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:
             return Ended(None, str(error))
-        except self._ray.exceptions.RayError as error:  # its process or its node is gone
+        except self._ray.exceptions.RayError as error:  # its process or its node has died
             return Ended(None, f"its Ray worker was lost: {error}")
 
 
 def _carry_out_here(job: Job, parent: Path, resources: Resources) -> Ended:
-    """What a Ray worker does for a run: waits for the process that does it. Ends that one, too, if it is told to."""
+    """Start a run's process on this node, and wait for it; a Ray worker calls this.
+
+    If the Ray task is cancelled, the process is asked to save and stop.
+    """
     if not (parent / "logs").is_dir():
         raise UserError(f"{parent} is not there on this node: the folder of a sweep must be shared by all nodes.")
     folder = parent / job.name
     if folder.is_dir():
-        becomes_free(folder, _PATIENCE)  # else the run itself will say that it is not
+        becomes_free(folder, _PATIENCE)  # if not, the run itself reports it
     process = None
     try:
         process = RunProcess(job, parent, resources)
@@ -168,7 +174,7 @@ def _carry_out_here(job: Job, parent: Path, resources: Resources) -> Ended:
 
 
 def _places_on(node: dict[str, float], resources: Resources) -> int:
-    """For how many runs there is room on an empty node."""
+    """Return the number of runs that fit on an empty node."""
     by_cpu = int(node.get("CPU", 0)) // resources.cpus
     if not resources.gpus:
         return by_cpu

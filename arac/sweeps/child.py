@@ -1,6 +1,6 @@
 """The process of one run: `python -m arac.sweeps.child LIFELINE JOB FOLDER CPUS`, with the job as JSON.
 
-It begins the run, or goes on with it, and ends with the process that started it.
+It begins the run or resumes it, and is killed when the process that started it ends.
 """
 
 import json
@@ -21,9 +21,9 @@ def carry_out(job: Job, folder: Path, cpus: int) -> None:
     """Train the job's run to its end, from its last checkpoint if it has one.
 
     Args:
-        job: what is trained.
+        job: the run to train.
         folder: the run folder.
-        cpus: cores that it has for itself.
+        cpus: number of cores reserved for the run.
     """
     keep_between_runs()
     kind, settings = AGENTS[job.algorithm], settings_on(job, cpus)
@@ -34,12 +34,12 @@ def carry_out(job: Job, folder: Path, cpus: int) -> None:
         task: dict[str, Any] = {"max_episode_steps": job.max_episode_steps, "env_kwargs": job.env_kwargs or None}
         agent = kind(job.env, seed=job.seed, **task, **settings)
         agent.learn(job.steps, run_dir=folder, progress_bar=True)
-    with suppress(OSError, ValueError):  # its rows cannot be read any more; the run itself is finished
+    with suppress(OSError, ValueError):  # unreadable metrics give no curve; the run itself is finished
         run_curve.draw(folder, f"{agent.algorithm.title} on {agent.env.id}, seed {job.seed}")
 
 
 def settings_on(job: Job, cpus: int) -> dict[str, Any]:
-    """Return the settings of a run on so many cores: on one, other processes would only wait for it."""
+    """Return the job's settings; on one core without worker processes, which would only compete for it."""
     return {**({"workers": 0} if cpus == 1 else {}), **job.settings}
 
 

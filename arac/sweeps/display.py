@@ -1,4 +1,4 @@
-"""What the user sees of a sweep: a live table in a terminal, lines elsewhere, or nothing."""
+"""The display of a sweep's progress: a live table in a terminal, lines elsewhere, or nothing."""
 
 import sys
 import time
@@ -14,12 +14,12 @@ from arac.sweeps.status import Entry, Ledger, State
 from arac.training.display import HEARTBEAT, clock
 
 _COLOURS = {"waiting": "dim", "running": "cyan", "stopped": "yellow", "finished": "green", "failed": "red"}
-# Those that move come first where there is no room for all.
+# Order of the rows where not all fit on the screen: active runs first.
 _IN_ORDER: tuple[State, ...] = ("running", "failed", "stopped", "waiting", "finished")
 
 
 class Display:
-    """Told by the sweep, shown as the place allows."""
+    """The progress of a sweep on standard output: a live table in a terminal, else plain lines."""
 
     def __init__(self, ledger: Ledger, *, show: bool) -> None:
         self._ledger = ledger
@@ -46,7 +46,7 @@ class Display:
             self._say(summary(self._ledger))
 
     def tell(self, entry: Entry) -> None:
-        """A run has ended, well or not."""
+        """Print the outcome of a run's attempt, where there is no live table."""
         if self._live is None and self._shown:
             self._say(f"{entry.job.name}: {_outcome(entry)}")
 
@@ -64,7 +64,7 @@ def _outcome(entry: Entry) -> str:
 
 
 def summary(ledger: Ledger) -> str:
-    """One line on the whole of it."""
+    """Return one line on the whole sweep: runs by state, steps and time left."""
     done, total = ledger.steps
     states = [f"{count} {state}" for state in _IN_ORDER[:-1] if (count := ledger.count(state))]
     finished = f"{ledger.count('finished')} of {len(ledger.entries)} runs finished"
@@ -74,7 +74,7 @@ def summary(ledger: Ledger) -> str:
 
 
 def table(ledger: Ledger, room: int | None = None) -> Group:
-    """Every run, or as many as there is room for: the busy ones."""
+    """Return a table of all runs or, if they are more than `room`, of that many, active ones first."""
     grid = Table("run", "", "", "steps", "return", "left", box=None, pad_edge=False)
     grid.columns[0].overflow = "fold"
     grid.columns[1].no_wrap = grid.columns[3].no_wrap = True
@@ -89,7 +89,7 @@ def table(ledger: Ledger, room: int | None = None) -> Group:
 
 
 def room_on(console: Console) -> int:
-    """For how many runs a screen has lines."""
+    """Return the number of runs that fit on the screen."""
     return max(console.height - 6, 1)
 
 

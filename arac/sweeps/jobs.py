@@ -1,4 +1,4 @@
-"""Runs that should be there: what each is, and how far the one in its folder has come."""
+"""Jobs: the runs that a sweep or an experiment wants, and the progress of those in their folders."""
 
 import json
 import re
@@ -27,30 +27,30 @@ _DYING = 3.0
 
 @dataclass(frozen=True)
 class Job:
-    """A run that should be there."""
+    """A wanted run: its algorithm, task, seed, length and settings."""
 
     name: str  # of its folder
     algorithm: str
     env: str
     seed: int
     steps: int
-    settings: dict[str, Any] = field(default_factory=dict)  # other than the preset of its task
+    settings: dict[str, Any] = field(default_factory=dict)  # changes to the preset of its task
     env_kwargs: dict[str, Any] = field(default_factory=dict)
     max_episode_steps: int | None = None
 
     @cached_property
     def kind(self) -> str:
-        """What decides how long a step of it takes."""
+        """Algorithm, settings and task as one string; a step takes equally long in all runs of one kind."""
         return f"{system_of(self)} on {self.env}"
 
 
 def system_of(job: Job) -> str:
-    """What is the same on all tasks."""
+    """Return the algorithm and its settings as one string, which is the same on all tasks."""
     return json.dumps([job.algorithm, job.settings])
 
 
 def checked(algorithm: Algorithm, env: EnvSpec, job: Job) -> Job:
-    """The job, if a run of it could go well: it is refused here rather than in its log.
+    """Validate a job and return it, so that errors appear before it is started rather than in its log.
 
     Raises:
         UserError: if a setting is not allowed, or the run would end before anything is learned.
@@ -69,7 +69,7 @@ def _described(algorithm: Algorithm, env: EnvSpec, job: Job) -> RunSpec:
 
 
 def run_name(env: str, system: str, seed: int) -> str:
-    """Of a run's folder."""
+    """Return the name of a run's folder; `system` names the algorithm and the settings that vary."""
     return f"{re.sub('[/:]', '_', full_name(env))}-{system}-seed{seed}"
 
 
@@ -78,33 +78,33 @@ def is_finished(job: Job, folder: Path) -> bool:
 
 
 def has_reached(folder: Path, steps: int) -> bool:
-    """Whether the run in a folder has saved a checkpoint at that many steps or more."""
+    """Return whether the run in a folder has a checkpoint at `steps` environment steps or more."""
     return saved_steps(folder) >= steps
 
 
 def saved_steps(folder: Path) -> int:
-    """How far the newest checkpoint in a folder is; 0 where there is none."""
+    """Return the environment steps of the newest checkpoint in a folder; 0 if there is none."""
     saved = checkpoint.list_checkpoints(folder)
     return int(saved[-1].name) if saved else 0
 
 
 def steps_of(folder: Path) -> int:
-    """How far the run in a folder is; 0 where there is none."""
+    """Return the environment steps of the run in a folder by its timings.jsonl; 0 if there is none."""
     try:
         lines = (folder / "timings.jsonl").read_text().splitlines()
     except FileNotFoundError:
         return 0
     for line in reversed(lines[-2:]):
-        with suppress(ValueError):  # the last line may be in the middle of being written
+        with suppress(ValueError):  # the last line may be half written
             return int(json.loads(line)["env_steps"])
     return 0
 
 
 def check(jobs: Sequence[Job], parent: Path) -> None:
-    """Refuses folders with runs that are not the jobs': their numbers would be taken for the jobs'.
+    """Check that no folder holds another run than its job, whose numbers would be mistaken for the job's.
 
     Raises:
-        UserError: if there is such a folder, or another process works in one.
+        UserError: if a folder does, or another process works on it.
     """
     for job in jobs:
         folder = parent / job.name
@@ -116,10 +116,10 @@ def check(jobs: Sequence[Job], parent: Path) -> None:
 
 
 def check_found(job: Job, folder: Path) -> int:
-    """Return how long the run in a folder is to be.
+    """Check that the run in a folder is the job's, and return the number of steps that it was started for.
 
     Raises:
-        UserError: if it is not the job's, or is to be longer.
+        UserError: if it is another run, or was started for more steps than the job.
     """
     found, steps = run_folder.read(folder)
     task = _task(job.env, json.dumps(job.env_kwargs), job.max_episode_steps)
@@ -137,7 +137,7 @@ def _task(env: str, kwargs: str, limit: int | None) -> EnvSpec:
 
 
 def becomes_free(folder: Path, patience: float) -> bool:
-    """Whether nobody works on a run, or soon nobody does any more."""
+    """Return whether no process works on a run, after waiting up to `patience` seconds for one to end."""
     give_up = time.monotonic() + patience
     while run_folder.is_locked(folder):
         if time.monotonic() > give_up:

@@ -1,4 +1,4 @@
-"""The small files of finished runs, kept where they can be committed: without checkpoints and replay."""
+"""The small files of finished runs, copied to where they can be committed: no checkpoints and no replay."""
 
 import json
 from collections.abc import Sequence
@@ -9,15 +9,15 @@ from arac.sweeps.jobs import Job, check_found, steps_of
 from arac.utils.atomic_io import write_durably
 from arac.utils.paths import make_folder
 
-# The last one marks a folder as whole.
+# The last one is written last and marks a folder as complete.
 FILES = ("evaluations.jsonl", "timings.jsonl", "champion.json", "champion.safetensors", "outcome.json", "config.toml")
 
 
 def keep(folder: Path, kept: Path, files: Sequence[str] = FILES) -> None:
-    """Copy the small files of a finished run, unless it is kept where it was trained.
+    """Copy the small files of a finished run from `folder` to `kept`, unless both are the same folder.
 
     Raises:
-        UserError: if they cannot be written.
+        UserError: if `kept` cannot be written.
     """
     if kept.resolve() == folder.resolve():
         return
@@ -32,21 +32,21 @@ def keep(folder: Path, kept: Path, files: Sequence[str] = FILES) -> None:
 
 
 def missing(jobs: Sequence[Job], parent: Path | None, measured: str | None = None) -> list[Job]:
-    """Return the jobs whose finished runs are not kept below `parent`; all where there is no such folder.
+    """Return the jobs whose finished runs are not kept below `parent`; all jobs if `parent` is None.
 
     Args:
-        jobs: what is wanted.
+        jobs: the wanted runs.
         parent: the folder of kept runs.
-        measured: the file without which a kept run does not serve.
+        measured: a file that a kept run must have to count, such as champion.json.
 
     Raises:
-        UserError: if another run is kept in the place of a job's, or a longer one.
+        UserError: if a folder holds another run than its job, or a longer one.
     """
     return [job for job in jobs if parent is None or not _is_kept(job, parent / job.name, measured)]
 
 
 def only_measured(names: Sequence[str], parent: Path, measured: str) -> list[str]:
-    """Return the names of the runs below `parent` that are finished and measured.
+    """Return the names of the runs below `parent` that are finished and have the file `measured`.
 
     Raises:
         UserError: if there are none.
@@ -65,7 +65,7 @@ def _is_kept(job: Job, kept: Path, measured: str | None) -> bool:
 
 
 def measured_at(path: Path) -> int | None:
-    """Return the environment steps of what a file measured; None where there is none, or it is torn."""
+    """Return the environment steps at which a file was measured; None if it is missing or damaged."""
     try:
         return int(json.loads(path.read_text())["env_steps"])
     except (OSError, ValueError, TypeError, KeyError):

@@ -1,4 +1,4 @@
-"""One run of a sweep in a process of its own, on cores that no other run has."""
+"""One run of a sweep in a separate process, on cores that no other run uses."""
 
 import json
 import os
@@ -15,14 +15,14 @@ from arac.errors import UserError
 from arac.sweeps.jobs import Job
 from arac.utils.processes import cores, how_it_ended, one_thread
 
-# Of a graphics card's memory, what the runs on it take together; the rest is the driver's.
+# Share of a GPU's memory that the runs on it take together; the rest is left to the driver.
 _GPU_MEMORY = 0.9
-# Characters of what a run wrote that are told if it fails: the end of a traceback.
+# Characters of a failed run's output that are reported: the end of a traceback.
 _TOLD = 4000
 
 
 class Resources(NamedTuple):
-    """What one run has to itself. With other cores the last digits of its results are others."""
+    """The cores and GPUs reserved for one run. Another number of cores changes the last digits of its results."""
 
     cpus: int = 1
     gpus: float = 0.0  # 0.25: four runs share one
@@ -32,14 +32,14 @@ ONE_CORE = Resources()
 
 
 class Ended(NamedTuple):
-    """How a try at a run ended."""
+    """The outcome of one attempt at a run."""
 
-    status: int | None  # of its process; None if nobody knows
-    said: str  # the end of what it wrote, or what is known instead
+    status: int | None  # exit status of its process; None if unknown
+    said: str  # the end of its output, or a description of the failure
 
 
 class RunProcess:
-    """Begins a run, or goes on with it; what it writes goes to its log. It is killed when this process ends."""
+    """A process that begins or resumes a run, with its output in a log. It is killed when this process ends."""
 
     def __init__(self, job: Job, parent: Path, resources: Resources) -> None:
         self._cores = _Cores(resources.cpus)
@@ -56,7 +56,7 @@ class RunProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                process_group=0,  # Ctrl-C passes it by: it is told to stop by us
+                process_group=0,  # so that Ctrl-C does not reach it; `ask_to_stop` ends it
                 env={**one_thread(), **_graphics(resources.gpus)},
             )
         os.close(lifeline)
@@ -64,7 +64,7 @@ class RunProcess:
             os.sched_setaffinity(self._process.pid, self._cores.numbers)
 
     def poll(self) -> Ended | None:
-        """How it ended, if it has."""
+        """Return the outcome if the process has ended, else None."""
         status = self._process.poll()
         if status is None:
             return None
@@ -77,7 +77,7 @@ class RunProcess:
         return Ended(status, "\n".join([written.strip()[-_TOLD:], *how]).strip())
 
     def ask_to_stop(self) -> None:
-        """It will save a checkpoint first."""
+        """Send SIGTERM; the run saves a checkpoint before it ends."""
         self._process.terminate()
 
     def wait(self) -> None:
@@ -107,14 +107,14 @@ def _graphics(gpus: float) -> dict[str, str]:
     return {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{_GPU_MEMORY * min(gpus, 1):.3f}"}
 
 
-_turns = count()  # so that runs without a core of their own are spread over all
+_turns = count()  # spreads the runs that find no free core over all cores
 
 
 class _Cores:
-    """Cores of this machine, each taken by binding a socket to a name that only one can have at a time.
+    """Cores of this machine, each reserved by binding a socket to a name that only one process can hold at a time.
 
-    The kernel gives a name back however its process ends. Several sweeps, and several Ray nodes on one machine, so
-    keep out of each other's way. Where there are more runs than cores, some share.
+    The kernel releases the name however the process ends. In this way several sweeps, and several Ray nodes on one
+    machine, use different cores. Where there are more runs than cores, some runs share cores.
     """
 
     def __init__(self, wanted: int) -> None:

@@ -1,4 +1,4 @@
-"""The loop of a sweep: what is finished is left alone, what was stopped goes on, what fails is tried again."""
+"""The loop of a sweep: it skips finished runs, resumes interrupted ones and retries failed ones."""
 
 import contextlib
 import os
@@ -17,10 +17,10 @@ from arac.sweeps.status import HEARTBEAT, Entry, Ledger
 from arac.utils.progress import Progress
 
 RETRIES = 2
-_LOOK = 1.0  # seconds between two looks at how far the runs are
-_PAUSE = 5.0  # seconds before a try, for each that has brought nothing before it but the first
-_ON_THEIR_WAY = 10.0  # seconds that the last files of a run may take to be seen here
-_REFUSED = 2  # the exit status of a run that asks for something impossible, and would again
+_LOOK = 1.0  # seconds between two reads of the progress of the runs
+_PAUSE = 5.0  # seconds before a retry, for each failure in a row beyond the first
+_ON_THEIR_WAY = 10.0  # seconds until the last files of a run are visible on a shared file system
+_REFUSED = 2  # exit status of a run with a `UserError`, which a retry would raise again
 
 
 def carry_out(
@@ -32,13 +32,21 @@ def carry_out(
     show: bool = True,
     on_finish: Callable[[Job], None] | None = None,
 ) -> None:
-    """Sees to it that every job has a finished run in its folder below `parent`.
+    """Ensure that every job has a finished run in its folder below `parent`.
 
-    A run that fails goes on from its last checkpoint. After `retries` tries more that did not bring it any further it
-    is given up, and told at the end. `on_finish` is called for every job with a finished run, also from before.
+    A failed run is resumed from its last checkpoint. After `retries` further attempts without a new checkpoint it is
+    given up, and reported at the end.
+
+    Args:
+        jobs: the wanted runs, in the order in which they are started.
+        parent: the parent of the run folders.
+        engine: the executor of the runs.
+        retries: number of further attempts at a run that fails without a new checkpoint.
+        show: print the progress.
+        on_finish: called for every job with a finished run, including those that were finished before.
 
     Raises:
-        UserError: if a folder holds another run than its job, or one that went further, or another process works there.
+        UserError: if a folder holds another run than its job, or a longer one, or another process works on it.
         EnvironmentFailure: if runs fail; the others are finished first.
         KeyboardInterrupt: after Ctrl-C or SIGTERM, with a checkpoint of each run written.
     """
@@ -96,7 +104,7 @@ def _work(
                 if entry.state == "finished" and on_finish:
                     finished.append(entry)
                 written = 0.0
-            if finished and on_finish:  # one at a time, for it may take a while
+            if finished and on_finish:  # one per iteration, since it may take a while
                 _hand_over(finished.popleft(), on_finish)
             if time.monotonic() > looked + _LOOK or not (waiting or under_way):
                 ledger.places = engine.places()
@@ -112,7 +120,7 @@ def _work(
 
 
 def _hand_over(entry: Entry, on_finish: Callable[[Job], None]) -> None:
-    """Call `on_finish` for a finished run; if that fails, the run counts as failed, and the others go on."""
+    """Call `on_finish` for a finished run; if it fails, mark the run as failed, so that the others continue."""
     try:
         on_finish(entry.job)
     except (UserError, EnvironmentFailure) as error:
@@ -120,7 +128,7 @@ def _hand_over(entry: Entry, on_finish: Callable[[Job], None]) -> None:
 
 
 def _settle(entry: Entry, ended: Ended, ledger: Ledger, retries: int) -> None:
-    """Whether a run that is not at work any more is finished, or is to be tried again."""
+    """Set the state of a run whose attempt has ended: finished, waiting for a retry, or failed."""
     folder = ledger.parent / entry.job.name
     give_up = time.monotonic() + _ON_THEIR_WAY
     while ended.status == 0 and not is_finished(entry.job, folder) and time.monotonic() < give_up:
@@ -136,7 +144,7 @@ def _settle(entry: Entry, ended: Ended, ledger: Ledger, retries: int) -> None:
 
 
 def _see_who_began(ledger: Ledger, engine: Engine) -> bool:
-    """Whether somebody did."""
+    """Mark the runs that have begun as running, and return whether there were any."""
     began = [entry for entry in ledger.entries if entry.state == "waiting" and engine.at_work(entry.job)]
     for entry in began:
         entry.state = "running"
@@ -152,7 +160,7 @@ def _told(failed: Sequence[Entry], ledger: Ledger) -> str:
 
 
 def _locked(parent: Path) -> int:
-    """The folder, locked. Somebody who only looks whether it is has it for a moment."""
+    """Lock a folder and return the lock; retry, since a process that checks the lock holds it for a moment."""
     for _ in range(10):
         with contextlib.suppress(UserError):
             return run_folder.lock(parent)

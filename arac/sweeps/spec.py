@@ -1,4 +1,4 @@
-"""What a sweep consists of: algorithms by tasks by seeds by settings, from a TOML file or a dictionary."""
+"""The runs of a sweep: algorithms by tasks by seeds by settings, from a TOML file or a dictionary."""
 
 import re
 import tomllib
@@ -33,7 +33,7 @@ class Spec(NamedTuple):
 
 
 def read(source: Path | Mapping[str, Any]) -> Spec:
-    """The runs of a sweep, all of them checked.
+    """Return the runs of a sweep, all of them checked.
 
     Raises:
         UserError: if something in it is not as it should be, with its line or its key.
@@ -51,7 +51,7 @@ def read(source: Path | Mapping[str, Any]) -> Spec:
 
 
 class _Reader:
-    """Reads one; complaints name the place."""
+    """A reader of one sweep; its errors name the place."""
 
     def __init__(self, name: str, text: str, table: Mapping[str, Any]) -> None:
         self._name = name
@@ -105,13 +105,13 @@ class _Reader:
             self._refuse(f"{name}: {error}", *(named[0] if named else ("steps",)))
 
     def _given(self, algorithm: Algorithm) -> Iterator[tuple[str, str]]:
-        """The part and the name of each setting for an algorithm."""
+        """Yield the part and the name of each setting for an algorithm."""
         for part in ("settings", "grid"):
             for name in self._for(part, algorithm.name):
                 yield part, name
 
     def _settings(self, algorithm: Algorithm, chosen: list[str]) -> Iterator[tuple[dict[str, Any], tuple[str, ...]]]:
-        """Every combination of settings of an algorithm, and those that vary as parts of a run's name."""
+        """Yield every combination of settings of an algorithm, and those that vary as parts of a run's name."""
         for part in ("settings", "grid"):
             for key, value in self._sub_table(part).items():
                 if isinstance(value, dict) and key not in chosen:
@@ -148,7 +148,7 @@ class _Reader:
         return offered[name]
 
     def _for(self, part: str, algorithm: str) -> dict[str, Any]:
-        """What a table has for all algorithms and for this one."""
+        """Return the settings in a table for all algorithms and for this one."""
         table = self._sub_table(part)
         common = {name: value for name, value in table.items() if not isinstance(value, dict)}
         return {**common, **table.get(algorithm, {})}
@@ -217,7 +217,7 @@ class _Reader:
         self._refuse(f"{count} runs would have the name {name}: something stands in it more than once.", key)
 
     def _repeated(self) -> str:
-        """Which list has something twice."""
+        """Return the key of the list that has something twice."""
         for key, unique in (("algorithms", str), ("tasks", full_name), ("seeds", int)):
             value = self._table.get(key)
             if isinstance(value, list) and len({str(unique(one)) for one in value}) < len(value):
@@ -237,7 +237,7 @@ class _Reader:
 
 
 def line_of(text: str, path: tuple[str, ...]) -> int | None:
-    """The line of a TOML text in which a key stands, or the table that it is; None if it cannot be found."""
+    """Return the line of a TOML text that has a key or begins a table; None if it cannot be found."""
     table: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
         if header := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(#.*)?$", line):
@@ -252,7 +252,7 @@ def line_of(text: str, path: tuple[str, ...]) -> int | None:
 
 
 def _path(table: Mapping[str, Any], name: str, algorithm: str) -> tuple[str, ...]:
-    """Where a setting stands: in an algorithm's own table, or in that of all."""
+    """Return the place of a setting: in an algorithm's own table, or in that of all."""
     own = table.get(algorithm)
     return (algorithm, name) if isinstance(own, dict) and name in own else (name,)
 

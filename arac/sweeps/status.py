@@ -1,4 +1,4 @@
-"""How far each run of a sweep is: kept in sweep.json beside the runs, so that it can be seen from elsewhere."""
+"""The state of each run of a sweep, kept in sweep.json beside the runs so that other processes can read it."""
 
 import heapq
 import json
@@ -18,24 +18,24 @@ from arac.utils.atomic_io import read_bounded, write_durably
 from arac.utils.safe_json import last_line, named, number, parsed, whole
 
 FILE = "sweep.json"
-HEARTBEAT = 30.0  # seconds between two times that it is written while all is well
-_SILENCE = 4 * HEARTBEAT  # after which a sweep on another machine is thought to be gone
+HEARTBEAT = 30.0  # seconds between two writes of the file while no state changes
+_SILENCE = 4 * HEARTBEAT  # without a write, after which a sweep on another machine counts as ended
 _FORMAT = 1
 _LIMIT = 2**26
-# stopped: begun, and nobody is working on it.
+# stopped: begun, but no process works on it.
 State: TypeAlias = Literal["waiting", "running", "stopped", "finished", "failed"]
 
 
 @dataclass
 class Entry:
-    """A run of a sweep."""
+    """A run of a sweep and its state."""
 
     job: Job
     state: State = "waiting"
-    losses: int = 0  # tries in a row that failed without a new checkpoint
-    said: str = ""  # by the last try that failed
-    saved: int = 0  # steps, when the try began that is at work
-    not_before: float = 0.0  # when it may be tried next, on the clock of this process
+    losses: int = 0  # attempts in a row that failed without a new checkpoint
+    said: str = ""  # output of the last failed attempt
+    saved: int = 0  # steps of the newest checkpoint when the current attempt began
+    not_before: float = 0.0  # earliest time of the next attempt, by this process's clock
     champion_return: float | None = None
     spent: Spent = field(default_factory=Spent)
 
@@ -44,27 +44,27 @@ class Entry:
         return self.spent.latest.env_steps if self.spent.latest else 0
 
     def look(self, folder: Path) -> None:
-        """How far its run is by now. Nothing that is wrong with a file for the moment may stop a sweep."""
+        """Read the run's progress; errors in its files may be temporary and are ignored, so as not to stop a sweep."""
         self.spent.follow(folder / "timings.jsonl")
-        with suppress(OSError, ValueError, KeyError):  # it has none yet, or one is just being written
+        with suppress(OSError, ValueError, KeyError):  # there is no evaluation yet, or one is just being written
             self.champion_return = number(parsed(last_line(folder / "evaluations.jsonl"))["champion_return"])
 
 
 class Ledger:
-    """All runs of a sweep."""
+    """All runs of a sweep and their states."""
 
     def __init__(self, jobs: Iterable[Job], parent: Path, *, engine: str, places: int) -> None:
         self.parent = parent
         self.engine = engine
         self.places = places
-        self.is_at_work = False  # whether there is a process that carries it out
+        self.is_at_work = False  # whether a process is carrying out the sweep
         self.entries = [Entry(job) for job in jobs]
         for entry in self.entries:
             entry.state = "finished" if is_finished(entry.job, parent / entry.job.name) else "waiting"
             entry.look(parent / entry.job.name)
 
     def write(self, *, at_work: bool = True) -> None:
-        """For those who look from elsewhere; now and then, while it is at work, so that they know that it is."""
+        """Write sweep.json for other processes; regular writes show them that the sweep is at work."""
         rows = [{**asdict(e.job), "state": e.state, "losses": e.losses, "said": e.said} for e in self.entries]
         now = {"host": socket.gethostname(), "at_work": at_work, "written": time.time()}
         table = {"format": _FORMAT, "engine": self.engine, "places": self.places, **now, "runs": rows}
@@ -72,10 +72,10 @@ class Ledger:
 
     @staticmethod
     def read(parent: Path) -> "Ledger":
-        """What is known of the sweep in a folder, looked at from any process.
+        """Return the ledger of the sweep in a folder, for use in any process.
 
         Raises:
-            UserError: if there is none.
+            UserError: if there is no sweep, or its file cannot be read.
         """
         try:
             table = parsed(read_bounded(parent / FILE, _LIMIT))
@@ -105,18 +105,18 @@ class Ledger:
         return sum(entry.state == state for entry in self.entries)
 
     def look(self) -> None:
-        """How far those are by now that are at work."""
+        """Read the progress of the running runs."""
         for entry in self.entries:
             if entry.state == "running":
                 entry.look(self.parent / entry.job.name)
 
     @property
     def steps(self) -> tuple[int, int]:
-        """That are done, and that there are."""
+        """The environment steps done and their total."""
         return sum(min(e.env_steps, e.job.steps) for e in self.entries), sum(e.job.steps for e in self.entries)
 
     def seconds_left(self) -> dict[str, float]:
-        """Of the runs that are not at their end, at their own pace or that of others like them, where one is known."""
+        """Return the seconds left for each remaining run, by its pace or that of its kind, where one is known."""
         alike: dict[str, list[Spent]] = {}
         for entry in self.entries:
             alike.setdefault(entry.job.kind, []).append(entry.spent)
@@ -129,7 +129,7 @@ class Ledger:
         return left
 
     def all_seconds_left(self) -> float | None:
-        """Of the whole sweep; kinds of runs whose pace nobody knows have that of all others. None if none is known."""
+        """Return the seconds left for the sweep, with the mean pace for unknown kinds; None if no pace is known."""
         ahead = [entry for entry in self.entries if entry.state not in ("finished", "failed")]
         usual = pace(entry.spent for entry in self.entries)
         if usual is None and ahead:
@@ -141,7 +141,7 @@ class Ledger:
 
 
 def together(spans: Sequence[float], places: int) -> float:
-    """How long it takes until all have ended, if each begins in its turn when a place is free."""
+    """Return the time until tasks of these lengths have ended, each started in order once a place is free."""
     free = [0.0] * places
     for span in spans:
         heapq.heappush(free, heapq.heappop(free) + span)
@@ -149,7 +149,7 @@ def together(spans: Sequence[float], places: int) -> float:
 
 
 def _job(row: dict[str, Any]) -> Job:
-    """As sweep.json has it, which anybody may have written."""
+    """Return the job in a row of sweep.json, validated since anybody may have written that file."""
     job = Job(**{one.name: row[one.name] for one in fields(Job)})
     if whole(job.steps) < 1 or not isinstance(job.name, str) or not job.name.isprintable():
         raise ValueError(f"{job.name!a} is no run")
@@ -159,7 +159,10 @@ def _job(row: dict[str, Any]) -> Job:
 
 
 def _is_at_work(parent: Path, table: dict[str, Any]) -> bool:
-    """On its own machine the lock tells; from another, where locks of folders may not be seen, when it last wrote."""
+    """Return whether a process carries out the sweep.
+
+    On its own machine the folder's lock tells; on another, where locks may not be visible, the time of the last write.
+    """
     if table["host"] == socket.gethostname():
         return run_folder.is_locked(parent)
     return table["at_work"] is True and time.time() < number(table["written"]) + _SILENCE

@@ -1,1 +1,1 @@
-"""The training loop, what it shows and whom it calls."""
+"""The training loop, its display and its callbacks."""

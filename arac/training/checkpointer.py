@@ -1,4 +1,4 @@
-"""When a run is saved, and what is left out of it if a generation does not end."""
+"""Checkpointing of a run: when it is saved, and what is dropped if a generation does not end."""
 
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ class StateOwner(Protocol):
 
     state: Any
 
-    def update_state(self, state: State, evaluation: Evaluation | None) -> None:
+    def _update_state(self, state: State, evaluation: Evaluation | None) -> None:
         """Set the state, and its fitness if it was evaluated."""
 
 
@@ -49,7 +49,7 @@ class Checkpointer:
             self._run.record(state, evaluation, self._context.progress.seconds)
         interval = self._context.config.checkpoint_interval
         due = state.env_steps // interval > self.state.env_steps // interval
-        self._owner.update_state(state, evaluation)
+        self._owner._update_state(state, evaluation)
         self._mark_end()
         if self._run is None:
             self._context.replay.unsaved.clear()

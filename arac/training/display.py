@@ -1,4 +1,4 @@
-"""What the user sees while a run trains: a live panel in a terminal, plain lines elsewhere, or nothing."""
+"""The display of a run while it trains: a live panel in a terminal, plain lines elsewhere, or nothing."""
 
 import sys
 import time
@@ -19,7 +19,7 @@ from arac.algorithms.base import Evaluation
 from arac.population.diversity import mean_kl
 from arac.utils.progress import Progress
 
-# Seconds between plain lines where nothing else happens.
+# Seconds without output after which a plain line shows the current phase.
 HEARTBEAT = 15.0
 
 
@@ -29,14 +29,14 @@ class Display(Protocol):
     def __exit__(self, *failure: object) -> None: ...
 
     def generation(self, state: Any) -> None:
-        """A generation is complete."""
+        """Show that a generation is complete."""
 
     def evaluation(self, evaluation: Evaluation) -> None:
-        """The population was measured."""
+        """Show an evaluation of the population."""
 
 
 class Silent:
-    """Shows nothing."""
+    """A display that shows nothing."""
 
     def __enter__(self) -> "Silent":
         return self
@@ -54,13 +54,13 @@ class Silent:
 class Pace:
     """Steps per second and the time left.
 
-    Warm-up steps cost next to nothing, so they do not count; nor does compiling, which comes once.
+    Warm-up steps do not count because they cost almost nothing, and neither does compiling, which happens once.
     """
 
     def __init__(
         self, env_steps: int, total_steps: int, warmup_steps: int, compiling: Callable[[], float] = lambda: 0.0
     ) -> None:
-        """Begin now; `compiling` tells the seconds that were spent on it so far."""
+        """Start the clock; `compiling` returns the seconds that were spent on compiling so far."""
         self._compiling = compiling
         self.env_steps = env_steps
         self.total_steps = total_steps
@@ -70,7 +70,7 @@ class Pace:
         self._learning = env_steps >= warmup_steps
 
     def step(self, env_steps: int) -> None:
-        """A generation ended at that many steps."""
+        """Record that a generation ended at `env_steps`."""
         now = self._now()
         self.env_steps, self._latest = env_steps, now
         if not self._learning:
@@ -103,7 +103,7 @@ class Pace:
 
 
 class Plain:
-    """One line per evaluation, and one now and then in between, for logs and pipes."""
+    """One line per evaluation, and every `HEARTBEAT` seconds one in between, for logs and pipes."""
 
     def __init__(self, progress: Progress, pace: Pace) -> None:
         self._progress = progress
@@ -135,7 +135,7 @@ class Plain:
 
 
 class Panel:
-    """A live picture of the run in a terminal."""
+    """A live panel of the run in a terminal."""
 
     def __init__(self, progress: Progress, pace: Pace, title: str, archive_capacity: int | None) -> None:
         self._progress = progress
@@ -196,7 +196,7 @@ class Panel:
 
 
 def choose(progress: Progress, pace: Pace, title: str, archive_capacity: int | None, *, show: bool) -> Display:
-    """The display that fits where the output goes."""
+    """Return the display that suits the output: a live panel only for a terminal."""
     if not show:
         return Silent()
     if sys.stdout.isatty():
@@ -206,7 +206,7 @@ def choose(progress: Progress, pace: Pace, title: str, archive_capacity: int | N
 
 @contextmanager
 def episode_bar(progress: Progress, units: int, what: str = "episodes") -> Iterator[None]:
-    """A bar with the time left while episodes are played; nothing where the output is not a terminal."""
+    """Show a bar with the time left while episodes are played, if the output is a terminal."""
     if not sys.stdout.isatty():
         yield
         return
@@ -217,7 +217,7 @@ def episode_bar(progress: Progress, units: int, what: str = "episodes") -> Itera
 
 
 def measured(fitness: Iterable[float], elites: Iterable[int], archive_size: int, kl: float | None) -> str:
-    """An evaluation on one line: the fitness of each agent, those of the elites with a star."""
+    """Format an evaluation as one line: the fitness of each member, with a star for elites."""
     best = set(elites)
     marks = [f"{value:,.1f}{'*' if member in best else ''}" for member, value in enumerate(fitness)]
     parts = [f"fitness {' '.join(marks)}"]
@@ -234,7 +234,7 @@ def phase_text(progress: Progress) -> str:
 
 
 def clock(seconds: float) -> str:
-    """3:07, or 1:02:07."""
+    """Format seconds as 3:07 or 1:02:07."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,1 +1,1 @@
-"""Helpers that know nothing of reinforcement learning."""
+"""Helpers that are independent of reinforcement learning."""

@@ -1,4 +1,4 @@
-"""Files that are whole or not there at all, and that can be told from damaged ones."""
+"""Atomic writes, and reads that detect damaged files."""
 
 import hashlib
 import os
@@ -6,12 +6,12 @@ import stat
 from pathlib import Path
 from typing import NamedTuple
 
-# What a safetensors file may have beside its numbers.
+# Bytes that a safetensors file may have in addition to its arrays.
 HEADER = 2**20
 
 
 class Checksum(NamedTuple):
-    """What a file must be."""
+    """The size and hash of a file's content."""
 
     bytes: int
     sha256: str
@@ -26,11 +26,11 @@ def sha256(data: bytes) -> str:
 
 
 def write_durably(path: Path, data: bytes) -> None:
-    """Writes to a temporary name beside it, flushes to the disk, renames."""
+    """Write a file under a temporary name beside it, flush it to the disk, and rename it."""
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.unlink(missing_ok=True)
     try:
-        with temporary.open("xb") as file:  # never through a link that lies there
+        with temporary.open("xb") as file:  # never through an existing link
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -42,7 +42,7 @@ def write_durably(path: Path, data: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flushes a folder's list of names to the disk."""
+    """Flush a folder's list of names to the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -51,7 +51,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def append(path: Path, data: bytes) -> None:
-    """Adds to the end of a file, all of it or nothing."""
+    """Append all of the data to a file, or nothing on an error."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
     try:
         before = os.fstat(descriptor).st_size
@@ -67,10 +67,10 @@ def append(path: Path, data: bytes) -> None:
 
 
 def read_bounded(path: Path, limit: int) -> bytes:
-    """The content of an ordinary file of at most `limit` bytes; nothing is read of any other.
+    """Return the content of a regular file of at most `limit` bytes; no other file is opened.
 
     Raises:
-        ValueError: if it is a device or a folder, or larger.
+        ValueError: if it is not a regular file, or larger.
     """
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for its other end
@@ -82,10 +82,10 @@ def read_bounded(path: Path, limit: int) -> bytes:
 
 
 def read_verified(path: Path, expected: Checksum, limit: int) -> bytes:
-    """The content of a file that is as it was written.
+    """Return the content of a file after comparing its size and hash with the expected ones.
 
     Raises:
-        ValueError: if it is not, or has more than `limit` bytes.
+        ValueError: if they differ, or the file has more than `limit` bytes.
     """
     data = read_bounded(path, limit)
     if len(data) != expected.bytes:

@@ -1,4 +1,4 @@
-"""How much memory a run would take, and how much there is."""
+"""The memory that a run needs, and the memory that is free."""
 
 import os
 from pathlib import Path
@@ -9,10 +9,15 @@ from arac.errors import UserError
 
 
 def check(needed: int, what: str, remedy: str) -> None:
-    """Refuses what would not fit.
+    """Check that memory suffices.
+
+    Args:
+        needed: the bytes that are needed.
+        what: what needs them, for the message.
+        remedy: advice, for the message.
 
     Raises:
-        UserError: if `needed` bytes are more than can be had.
+        UserError: if fewer bytes than `needed` are free.
     """
     free = available()
     if needed > free:
@@ -20,7 +25,7 @@ def check(needed: int, what: str, remedy: str) -> None:
 
 
 def available() -> int:
-    """The bytes that JAX's device can still give; on the CPU within the limits of a container, too."""
+    """Return the bytes that are free on JAX's device; on the CPU, within the limits of a container, too."""
     stats = jax.devices()[0].memory_stats() or {}
     if "bytes_limit" in stats:
         return stats["bytes_limit"] - stats["bytes_in_use"]
@@ -28,7 +33,7 @@ def available() -> int:
 
 
 def in_words(count: int) -> str:
-    """1.6 GB, 12.0 MB."""
+    """Return a number of bytes with a suitable unit, such as 1.6 GB or 12.0 MB."""
     amount, unit = float(count), "bytes"
     for larger in ("KB", "MB", "GB", "TB", "PB"):
         if amount < 1000:
@@ -40,13 +45,13 @@ def in_words(count: int) -> str:
 def _of_machine() -> int:
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:  # not Linux: all that is built in
+    except OSError:  # not Linux: all the memory that is installed
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
 
 
 def _groups() -> set[Path]:
-    """The folders of the control groups that this process may be in."""
+    """Return the folders of the control groups that this process may be in."""
     root = Path("/sys/fs/cgroup")
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
@@ -57,7 +62,7 @@ def _groups() -> set[Path]:
 
 
 def _of_group(folder: Path) -> int:
-    """What the limit of a group leaves. The files it has cached do not count: they give way."""
+    """Return the bytes that the limit of a control group leaves. Cached files do not count: they are evicted."""
     for limit, use in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
         try:
             stats = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())

@@ -1,4 +1,4 @@
-"""Check and make the places that a user names for files."""
+"""Checks of the paths that a user names for files, and folders for results."""
 
 from pathlib import Path
 
@@ -6,10 +6,10 @@ from arac.errors import UserError
 
 
 def check_place(path: Path) -> None:
-    """Whether a file can be written there.
+    """Check that a path can be that of a new file.
 
     Raises:
-        UserError: if not.
+        UserError: if it is a folder, or its folder does not exist.
     """
     if path.is_dir():
         raise UserError(f"{path} is a folder; give the name of a file.")
@@ -18,7 +18,7 @@ def check_place(path: Path) -> None:
 
 
 def make_folder(parent: Path) -> None:
-    """Make a folder for results: better before hours of training than after.
+    """Make a folder for results; called before training, so that a failure does not come after hours of it.
 
     Raises:
         UserError: if it cannot be made.

@@ -1,10 +1,10 @@
-"""matplotlib, loaded when a picture is drawn: it takes a while."""
+"""matplotlib, imported only when a figure is drawn because the import takes time."""
 
 from typing import Any
 
 
 def pyplot() -> Any:
-    """For files: no screen is needed."""
+    """Return matplotlib's pyplot with the backend for files, which needs no screen."""
     import matplotlib
 
     matplotlib.use("Agg")

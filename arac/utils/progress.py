@@ -1,4 +1,4 @@
-"""Where a run is: the current phase, how far it is, what each phase cost, and whether it should stop."""
+"""The progress of a run: its current phase, the time of each phase, and requests to stop."""
 
 import signal
 import threading
@@ -11,13 +11,13 @@ from typing import Any
 
 from arac.errors import Interrupted
 
-# Updates per jitted call: about a second of work, so that progress moves and Ctrl-C is heard.
+# Updates per jitted call: about a second of work, after which progress is shown and Ctrl-C takes effect.
 _CHUNK = 256
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Progress:
-    """Told by the algorithms, read by the display. Results never depend on it."""
+    """The progress of a run, set by the algorithms and read by the display. Results never depend on it."""
 
     def __init__(self) -> None:
         self.name = "start"
@@ -25,12 +25,12 @@ class Progress:
         self.total = 0
         self.seconds: dict[str, float] = {}
         self.on_advance: Callable[[], None] | None = None
-        self.say: Callable[[str], None] = warnings.warn  # for a sentence that the user should read now
+        self.say: Callable[[str], None] = warnings.warn  # shows a message to the user at once
         self._stop = False
 
     @contextmanager
     def phase(self, name: str, total: int) -> Iterator[None]:
-        """Marks a stretch of work of `total` units and adds up its time."""
+        """Enter a phase of `total` units of work, and add its time to `seconds`."""
         self.name, self.done, self.total = name, 0, total
         began = time.perf_counter()
         try:
@@ -39,7 +39,7 @@ class Progress:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
 
     def chunks(self, name: str, count: int) -> Iterator[tuple[int, int]]:
-        """Cuts `count` updates into (start, stop) ranges for one jitted call each."""
+        """Split `count` updates into (start, stop) ranges, one for each jitted call, and yield them."""
         with self.phase(name, count):
             for start in range(0, count, _CHUNK):
                 self.check()
@@ -53,19 +53,19 @@ class Progress:
             self.on_advance()
 
     def check(self) -> None:
-        """A safe point: stops here if the run was asked to.
+        """Stop the run here if it was asked to stop; called where nothing is lost by that.
 
         Raises:
-            Interrupted: if it did.
+            Interrupted: if it was.
         """
         if self._stop:
             raise Interrupted
 
     @contextmanager
     def handle_signals(self) -> Iterator[None]:
-        """Within it, Ctrl-C, SIGTERM and the loss of the terminal stop the run at its next safe point.
+        """Let Ctrl-C, SIGTERM and the loss of the terminal stop the run at its next `check`, within the block.
 
-        A second one stops it wherever it is. What the process was told to ignore (`nohup`) it goes on ignoring.
+        A second signal stops it at once. Signals that the process ignores, as under `nohup`, remain ignored.
         """
         if threading.current_thread() is not threading.main_thread():
             yield

@@ -1,4 +1,4 @@
-"""The connection to a Ray cluster, which is an extra: `pip install 'arac-rl[ray]'`."""
+"""The connection to a Ray cluster. Ray is an optional dependency: `pip install 'arac-rl[ray]'`."""
 
 import logging
 import os
@@ -16,12 +16,12 @@ from arac.errors import UserError
 
 @contextmanager
 def connected(address: str | None = None, *, show_output: bool) -> Iterator[Any]:
-    """Ray, connected; a connection that is there already is used and left as it was.
+    """Connect to a Ray cluster and yield Ray; an existing connection is used and left open.
 
     Args:
-        address: of the cluster. Without one, that in RAY_ADDRESS, or the one that runs on this machine, or else a new
-            one of this machine alone, which ends with the connection.
-        show_output: whether what is written on other nodes is shown here.
+        address: the address of the cluster. The default is the one in RAY_ADDRESS, else the cluster that runs on this
+            machine, else a new one of this machine alone, which ends with the connection.
+        show_output: whether the output of other nodes is shown here.
 
     Raises:
         UserError: if Ray is not installed, or there is no cluster at the address.
@@ -35,12 +35,12 @@ def connected(address: str | None = None, *, show_output: bool) -> Iterator[Any]
     try:
         try:
             with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # JAX's, of how Ray starts its processes
+                warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # JAX warns of how Ray starts processes
                 ray.init(address=address, **options)
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise UserError(f"Ray does not connect to {address or 'a cluster'}: {error}") from None
         if threading.current_thread() is threading.main_thread():
-            for number, handler in signals.items():  # Ray has put its own in their place
+            for number, handler in signals.items():  # Ray has replaced them
                 signal.signal(number, handler)
         yield ray
     finally:
@@ -48,10 +48,10 @@ def connected(address: str | None = None, *, show_output: bool) -> Iterator[Any]
 
 
 def check(address: str | None = None) -> Any:
-    """Ray, if it can be expected to connect.
+    """Return Ray if it can be expected to connect.
 
     Raises:
-        UserError: if it cannot.
+        UserError: if it is not installed, is connected to another cluster, or nobody listens at the address.
     """
     try:
         import ray
@@ -65,7 +65,11 @@ def check(address: str | None = None) -> Any:
 
 
 def _check_reachable(address: str | None) -> None:
-    """Refuses a host and port where nobody listens: Ray would try for minutes."""
+    """Check that a process listens at a host and port: else Ray would try to connect for minutes.
+
+    Raises:
+        UserError: if none does.
+    """
     found = re.fullmatch(r"(?:ray://)?([^/:]+):(\d+)", address or "")
     if found is None:  # a word that Ray knows, such as auto
         return

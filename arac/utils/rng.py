@@ -1,4 +1,4 @@
-"""Every random number comes from (seed, stream name, counters).
+"""Random numbers, each of which is determined by seed, stream name and counters.
 
 No generator's state is carried from one generation to the next, so nothing random has to be saved: a run that
 resumes at generation g derives the same numbers as one that never stopped.
@@ -13,11 +13,11 @@ import numpy as np
 if TYPE_CHECKING:
     import jax
 
-_MOST = 8  # numbers that a key is made of, beside the seed
+_MOST = 8  # numbers that a key is made of, at most, in addition to the seed
 
 
 def stream_key(seed: int, stream: str, *counters: int) -> "jax.Array":
-    """The JAX key of a stream at the given counters."""
+    """Return the JAX key of a stream at the given counters."""
     import jax  # here, because processes that only act need no keys and start sooner without JAX
 
     numbers = np.zeros(_MOST, np.uint32)
@@ -27,7 +27,7 @@ def stream_key(seed: int, stream: str, *counters: int) -> "jax.Array":
 
 @cache
 def _folding() -> Any:
-    """The function that folds one number after the other into a key, in one call that compiles once."""
+    """Return a function that folds numbers one after the other into a key, in one call that compiles once."""
     import jax
 
     @jax.jit
@@ -38,6 +38,6 @@ def _folding() -> Any:
 
 
 def stream_rng(seed: int, stream: str, *counters: int) -> np.random.Generator:
-    """The NumPy generator of a stream at the given counters."""
-    # NumPy takes no notice of zeros at the end, so the number of counters stands in front of them.
+    """Return the NumPy generator of a stream at the given counters."""
+    # NumPy ignores trailing zeros, so the number of counters precedes them.
     return np.random.default_rng([seed, zlib.crc32(stream.encode()), len(counters), *counters])

@@ -1,4 +1,4 @@
-"""Sentences for people: close names, and errors in one line."""
+"""Text for messages: suggestions of similar names, and errors on one line."""
 
 import difflib
 from typing import Any

@@ -1,4 +1,4 @@
-"""Episodes to look at: filmed side by side into a file, or shown in a window."""
+"""Videos of episodes: filmed side by side into a file, or shown in a window."""
 
 import os
 import sys
@@ -30,23 +30,23 @@ def film(
     seed: int = 0,
     max_steps: int | None = None,
 ) -> list[float]:
-    """Films one episode without noise of each policy, side by side, all from the same start.
+    """Film one episode without noise of each policy, side by side, all from the same start state.
 
     Args:
-        env: where they play.
-        policies: with NumPy leaves.
-        labels: what stands above each.
-        path: an .mp4 or a .gif, which is written whole or not at all.
-        seed: another number gives another start.
-        max_steps: ends episodes that take longer.
+        env: the environment.
+        policies: the policies, with NumPy leaves.
+        labels: the heading of each policy's picture.
+        path: an .mp4 or a .gif, which is written completely or not at all.
+        seed: the seed of the start state.
+        max_steps: a limit on the length of the episodes.
 
     Returns:
-        The return of each.
+        The return of each episode.
 
     Raises:
         UserError: if the environment draws no pictures, the path is not that of a video, or a policy's class is in no
             module.
-        EnvironmentFailure: if the environment or what draws it fails.
+        EnvironmentFailure: if the environment or its rendering fails.
         StorageFailure, OSError: if the file cannot be written.
     """
     tasks = [Task(policy, "mode", seed, "video", (0, 0, 0), record=False) for policy in policies]
@@ -56,7 +56,7 @@ def film(
 
 
 def film_scenes(env: EnvSpec, scenes: list[list[Shot]], path: Path, progress: Progress) -> list[list[Episode]]:
-    """Films scenes one after the other into one file, and advances `progress` with each step.
+    """Film scenes one after the other into one file and return each scene's episodes; each step advances `progress`.
 
     Raises:
         UserError, EnvironmentFailure, StorageFailure, OSError: as for `film`.
@@ -76,12 +76,12 @@ def film_scenes(env: EnvSpec, scenes: list[list[Shot]], path: Path, progress: Pr
 
 
 def show(env: EnvSpec, tasks: Sequence[Task]) -> Iterator[Episode]:
-    """Plays episodes in a window, one after the other, until the user closes it: then there are fewer.
+    """Play episodes in a window, one after the other, and yield each at its end, until the user closes the window.
 
     Raises:
         UserError: if the environment draws no pictures, a package for it is missing, or a policy's class is in no
             module.
-        EnvironmentFailure: if it fails, or no window can be opened.
+        EnvironmentFailure: if the environment fails, or no window can be opened.
     """
     seen = False
     with _camera(env, tasks, "human") as camera:
@@ -91,16 +91,16 @@ def show(env: EnvSpec, tasks: Sequence[Task]) -> Iterator[Episode]:
                 while isinstance(heard := _hear(camera, patience=None), int):
                     seen = seen or heard > 0
                 yield heard
-        except WorkerLost as lost:  # which closing comes down to; but there was nothing to close before a first step
+        except WorkerLost as lost:  # closing the window ends the process, but there is none before a first step
             if not seen:
                 raise _failure(env, "shows", lost) from None
 
 
 def limited(env: EnvSpec, max_steps: int | None) -> EnvSpec:
-    """The environment with episodes of at most `max_steps`.
+    """Return the environment with episodes of at most `max_steps`.
 
     Raises:
-        UserError: if that is less than one.
+        UserError: if `max_steps` is less than one.
     """
     if max_steps is None:
         return env
@@ -110,7 +110,7 @@ def limited(env: EnvSpec, max_steps: int | None) -> EnvSpec:
 
 
 def check_path(path: Path) -> None:
-    """Whether a video can go there.
+    """Check that a video can be written to a path.
 
     Raises:
         UserError: if not.
@@ -124,17 +124,21 @@ def _failure(env: EnvSpec, does: str, lost: WorkerLost) -> EnvironmentFailure:
 
 
 def _drawing(env: EnvSpec, mode: str) -> EnvSpec:
-    """The environment, made so that it draws."""
+    """Return the environment with its render mode set.
+
+    Raises:
+        UserError: if it draws no pictures.
+    """
     made = make(env)
     modes = made.metadata.get("render_modes", [])
     made.close()
-    if not {mode, "rgb_array"} & set(modes):  # Gymnasium shows in a window whatever gives pictures
+    if not {mode, "rgb_array"} & set(modes):  # Gymnasium can show any pictures in a window
         raise UserError(f"{env.id} cannot be looked at: it draws no pictures (its render_modes are {modes}).")
     return replace(env, kwargs={**env.kwargs, "render_mode": mode})
 
 
 def _check_found(env: EnvSpec, tasks: Sequence[Task]) -> None:
-    """Whether another process can import what draws and what plays.
+    """Check that another process can import the environment and the classes of the policies.
 
     Raises:
         UserError: if it cannot.
@@ -147,7 +151,7 @@ def _check_found(env: EnvSpec, tasks: Sequence[Task]) -> None:
 
 @contextmanager
 def _camera(env: EnvSpec, tasks: Sequence[Task], mode: Literal["rgb_array", "human"]) -> Iterator[Worker]:
-    """A process that has drawn a first frame, with the first of MuJoCo's ways to draw that works."""
+    """Yield a rendering process that has drawn a first frame, with the first of MuJoCo's backends that works."""
     drawing, why = _drawing(env, mode), ""
     _check_found(env, tasks)
     for way in ["glfw"] if mode == "human" else _ways_without_a_screen():
@@ -172,18 +176,22 @@ def _camera(env: EnvSpec, tasks: Sequence[Task], mode: Literal["rgb_array", "hum
 
 
 def _ways_without_a_screen() -> list[str]:
-    """Values of MUJOCO_GL to try. The last one is for environments that need none of them."""
+    """Return the values of MUJOCO_GL to try; `disable` is for environments that do not render with MuJoCo."""
     if chosen := os.environ.get("MUJOCO_GL"):
         return [chosen]
     return ["glfw"] if sys.platform == "darwin" else ["egl", "osmesa", "disable"]
 
 
 def _hear(worker: Worker, patience: float | None = START_UP) -> Any:
-    """What a process says next, within that many seconds, if there is a limit.
+    """Return the next message of a rendering process, or raise it if it is an exception.
+
+    Args:
+        worker: the process.
+        patience: seconds to wait; None for no limit.
 
     Raises:
-        CannotDraw: if it says nothing for too long; or else what it says has gone wrong.
-        WorkerLost: if it is dead.
+        CannotDraw: if it sends nothing in that time.
+        WorkerLost: if it has died.
     """
     if not worker.pipe.poll(patience):
         raise CannotDraw(f"the process that draws has said nothing for {patience:.0f} s")

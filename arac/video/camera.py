@@ -1,8 +1,8 @@
-"""The process that draws: it films the episodes of several policies side by side, or shows one in a window.
+"""The rendering process: it films the episodes of several policies side by side, or shows one in a window.
 
-It is started as a worker is (see `arac.rollout.worker`), for two reasons: MuJoCo chooses how to draw when it is
-imported, by a variable that the user's process need not have; and where a graphics library crashes, no training run
-goes with it.
+It is started like a worker (see `arac.rollout.worker`), for two reasons: MuJoCo chooses its rendering backend when it
+is imported, by an environment variable that the user's process may lack; and a crash of a graphics library does not
+end a training run.
 """
 
 import contextlib
@@ -32,17 +32,17 @@ from arac.video.scenes import CannotDraw, Film, Shot
 
 # Seconds for which the last frame stays: long enough to read the returns.
 _HOLD = 1.0
-# Pixels along a side of MuJoCo's shadows. Its own 4,096 look the same in a tile and take twice as long.
+# Pixels along a side of MuJoCo's shadow map. The default of 4,096 looks the same in a tile and takes twice as long.
 _SHADOWS = 1024
 
 
 def serve(pipe: Connection) -> None:
-    """Says None once a first frame was drawn, then answers each `Film` or `Task` with episodes, or what failed.
+    """Send None when a first frame is drawn, then answer each `Film` or `Task` with its episodes or an exception.
 
-    While it films it says 1 at each step; in a window, how many steps an episode has by now.
+    At each step of a film 1 is sent; at each step in a window, the number of steps of the episode so far.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
-    mujoco.set_mju_user_warning(lambda _: None)  # they would go to a file in the user's folder
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    mujoco.set_mju_user_warning(lambda _: None)  # MuJoCo would write its warnings to a file in the user's folder
     with contextlib.suppress(EOFError, BrokenPipeError):  # the parent is gone
         spec: EnvSpec = pipe.recv()
         try:
@@ -61,11 +61,11 @@ def serve(pipe: Connection) -> None:
 
 
 def ready(spec: EnvSpec) -> gymnasium.Env:
-    """An environment that has drawn a first frame: all that it needs for it is there.
+    """Make an environment and let it draw a first frame, to find out whether it can.
 
     Raises:
         UserError: if a package is missing.
-        CannotDraw: if something else is.
+        CannotDraw: if it cannot draw for another reason.
     """
     env = prepared(spec)
     try:
@@ -73,7 +73,7 @@ def ready(spec: EnvSpec) -> gymnasium.Env:
         drawn = _drawn(env)
     except gymnasium.error.DependencyNotInstalled as missing:
         raise UserError(f"{spec.id} cannot be drawn: {missing}") from None
-    except Exception as error:  # every graphics library has its own
+    except Exception as error:  # each graphics library raises exceptions of another kind
         raise CannotDraw(in_a_line(error)) from None
     if env.render_mode == "rgb_array" and np.ndim(drawn) != 3:
         raise CannotDraw(f"it draws {type(drawn).__name__} instead of a picture")
@@ -81,13 +81,13 @@ def ready(spec: EnvSpec) -> gymnasium.Env:
 
 
 def prepared(spec: EnvSpec) -> gymnasium.Env:
-    """The environment, seen by the camera that follows, if it is MuJoCo's and has one."""
+    """Return the environment, seen by its tracking camera if it is MuJoCo's and has one."""
     env = make(spec)
     renderer = getattr(env.unwrapped, "mujoco_renderer", None)
     if renderer is not None:
         renderer.model.vis.quality.shadowsize = _SHADOWS
         follows = mujoco.mj_name2id(renderer.model, mujoco.mjtObj.mjOBJ_CAMERA, "track")
-        if renderer.camera_id == -1 and follows != -1:  # Gymnasium's own stands still, and is soon left behind
+        if renderer.camera_id == -1 and follows != -1:  # Gymnasium's default does not follow the body
             renderer.camera_id = follows  # for pictures; and for windows:
             view = {"type": mujoco.mjtCamera.mjCAMERA_FIXED, "fixedcamid": follows}
             renderer.default_cam_config = {**(renderer.default_cam_config or {}), **view}
@@ -95,7 +95,10 @@ def prepared(spec: EnvSpec) -> gymnasium.Env:
 
 
 def _drawn(env: gymnasium.Env) -> Any:
-    """What it looks like now. Gymnasium draws with whichever environment's graphics were used last."""
+    """Return a picture of the environment.
+
+    Its graphics context is made current first, because Gymnasium draws in the one that was used last.
+    """
     renderer = getattr(env.unwrapped, "mujoco_renderer", None)
     if renderer is not None and renderer.viewer is not None:
         renderer.viewer.make_context_current()
@@ -103,7 +106,7 @@ def _drawn(env: gymnasium.Env) -> Any:
 
 
 def show(spec: EnvSpec, env: gymnasium.Env, task: Task, at: Callable[[int], None]) -> Episode:
-    """An episode in a window, no faster than in life; `at` is told after the reset and each step how many it has."""
+    """Play an episode in a window, in real time; `at` is called with its steps so far after the reset and each step."""
     steps = by_steps(env, spec.low, spec.high, task)
     seconds, due = 1 / (env.metadata.get("render_fps") or 30), time.monotonic()
     while True:
@@ -116,7 +119,7 @@ def show(spec: EnvSpec, env: gymnasium.Env, task: Task, at: Callable[[int], None
 
 
 def film(spec: EnvSpec, env: gymnasium.Env, wanted: Film, step: Callable[[], None]) -> list[list[Episode]]:
-    """The episodes of each scene; `step` is called at each step of a scene.
+    """Film scenes into a file and return the episodes of each; `step` is called at each step of a scene.
 
     Raises:
         EnvironmentFailure: if an environment gives something that is not finite.
@@ -144,7 +147,7 @@ def _play(
     write: Callable[[np.ndarray], None],
     step: Callable[[], None],
 ) -> None:
-    """One scene: every `stride` steps a frame, until all episodes have ended, and the last frame for a while."""
+    """Film a scene: a frame every `stride` steps until all episodes have ended, then the last frame `hold` times."""
     for steps in itertools.count():
         for player in players:
             player.go_on()
@@ -159,9 +162,9 @@ def _play(
 
 
 class _Player:
-    """An agent in its own environment, a step at a time."""
+    """An agent in an environment, advanced by one step at a time."""
 
-    episode: Any = None  # once it has ended
+    episode: Any = None  # None until it has ended
 
     def __init__(self, spec: EnvSpec, env: gymnasium.Env, shot: Shot, layout: picture.Layout) -> None:
         self._env = env
@@ -176,7 +179,7 @@ class _Player:
         return self.episode is None
 
     def go_on(self) -> None:
-        """To the reset, then to the step after; nothing if it has ended."""
+        """Advance the episode: to its reset at the first call, then by one step; do nothing if it has ended."""
         try:
             if self.plays:
                 self._rewards = next(self._steps)
@@ -186,7 +189,7 @@ class _Player:
             raise EnvironmentFailure(f"{self._label}: {failure}") from None
 
     def tile(self) -> Any:
-        """How it looks now."""
+        """Return the tile of the episode as it is now."""
         if self._last is not None:
             return self._last
         total, steps = math.fsum(self._rewards), len(self._rewards)

@@ -1,4 +1,4 @@
-"""Frames into a file, by the ffmpeg that imageio-ffmpeg brings along."""
+"""Encoding of frames into a video file, by the ffmpeg that imageio-ffmpeg installs."""
 
 import contextlib
 import subprocess
@@ -14,17 +14,17 @@ from arac.errors import StorageFailure, UserError
 
 
 class Format(NamedTuple):
-    """A kind of file."""
+    """The settings of a video format."""
 
     fps: int  # frames per second, at most
-    widest: int  # pixels of a tile, at most
-    options: tuple[str, ...]  # of ffmpeg
+    widest: int  # width of a tile in pixels, at most
+    options: tuple[str, ...]  # output options of ffmpeg
 
 
 FORMATS = {
-    # The pixel format is the one that browsers play; `faststart` lets them begin before they have all of it.
+    # Browsers play this pixel format; `faststart` lets them begin before they have loaded the whole file.
     ".mp4": Format(30, 480, ("-c:v", "libx264", "-crf", "23", "-pix_fmt", "yuv420p", "-movflags", "+faststart")),
-    # Every frame with 256 colours of its own: the colours of the whole would need the whole in memory.
+    # A palette of 256 colours for each frame: one palette for all frames would need all of them in memory.
     ".gif": Format(
         15, 240, ("-filter_complex", "split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=new=1")
     ),
@@ -32,10 +32,10 @@ FORMATS = {
 
 
 def format_of(path: Path) -> Format:
-    """The kind of file that a name asks for.
+    """Return the format of a file by its suffix.
 
     Raises:
-        UserError: if there is none.
+        UserError: if there is no format of that suffix.
     """
     if path.suffix.lower() not in FORMATS:
         raise UserError(f"A video ends in {' or '.join(FORMATS)}, got {path.name!r}.")
@@ -43,11 +43,11 @@ def format_of(path: Path) -> Format:
 
 
 def pace(render_fps: float | None, most: int) -> tuple[int, Fraction]:
-    """Every how many steps a frame is drawn, and frames per second, so that the video runs in real time.
+    """Return the number of steps per frame, and the frames per second, with which a video runs in real time.
 
     Args:
-        render_fps: environment steps per second, as the environment says it; it need not.
-        most: frames per second, at most.
+        render_fps: environment steps per second, if the environment states them.
+        most: the largest number of frames per second.
     """
     steps = Fraction(render_fps or most).limit_denominator(1000)
     stride = -(-steps // most)
@@ -56,10 +56,10 @@ def pace(render_fps: float | None, most: int) -> tuple[int, Fraction]:
 
 @contextmanager
 def encoder(path: Path, size: tuple[int, int], fps: Fraction) -> Iterator[Callable[[np.ndarray], None]]:
-    """Gives what writes a frame; the file is complete when the block is left.
+    """Yield a function that writes a frame; the file is complete after the block.
 
     Raises:
-        StorageFailure: if it cannot be written.
+        StorageFailure: if the file cannot be written.
     """
     from imageio_ffmpeg import get_ffmpeg_exe  # type: ignore[import-untyped]
 
@@ -68,7 +68,7 @@ def encoder(path: Path, size: tuple[int, int], fps: Fraction) -> Iterator[Callab
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     frames: Any = process.stdin
     try:
-        with contextlib.suppress(BrokenPipeError):  # it has given up, and says why
+        with contextlib.suppress(BrokenPipeError):  # ffmpeg has exited, and its stderr says why
             yield lambda frame: frames.write(frame.tobytes())
         _, said = process.communicate()
     except BaseException:

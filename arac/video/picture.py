@@ -1,4 +1,4 @@
-"""A frame of a video: what each agent's environment draws, under a heading, side by side."""
+"""The frames of a video: the pictures of the agents' environments side by side, each under a heading."""
 
 import math
 from functools import cache
@@ -8,17 +8,17 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageDraw, ImageEnhance, ImageFont
 
-# Pixels: what the tiles of a row may take together, and the narrowest one whose heading can still be read.
+# Pixels: the largest width of a row of tiles, and the narrowest tile whose heading can still be read.
 _ROW, _NARROWEST = 1600, 240
 _BACKGROUND, _INK, _FAINT = (24, 26, 30), (255, 255, 255), (190, 195, 205)
-# Between the pictures of a row.
+# Pixels between the pictures of a row.
 _GAP = 4
-# How much of its brightness the picture of an episode keeps once it has ended.
+# The brightness factor of an episode's picture once it has ended.
 _DIMMED = 0.5
 
 
 class Layout(NamedTuple):
-    """Where tiles go. All lengths are even, as h264 wants them."""
+    """The layout of the tiles of a frame. All lengths are even, as H.264 requires."""
 
     columns: int
     rows: int
@@ -28,17 +28,17 @@ class Layout(NamedTuple):
 
     @property
     def size(self) -> tuple[int, int]:
-        """Of the whole frame."""
+        """Width and height of the whole frame."""
         return self.columns * self.width, self.rows * (self.heading + self.height)
 
 
 def arrange(count: int, drawn: tuple[int, ...], widest: int) -> Layout:
-    """About twice as many columns as rows: five tiles are three and two, ten are five and five.
+    """Return a layout of about twice as many columns as rows: five tiles are three and two, ten are five and five.
 
     Args:
-        count: how many tiles.
-        drawn: height and width of what the environment draws; tiles have the same proportions.
-        widest: what a tile may take at most.
+        count: the number of tiles.
+        drawn: height and width of the environment's pictures; tiles have the same proportions.
+        widest: the largest width of a tile.
     """
     rows = max(1, round(math.sqrt(count / 2)))
     columns = math.ceil(count / rows)
@@ -47,7 +47,7 @@ def arrange(count: int, drawn: tuple[int, ...], widest: int) -> Layout:
 
 
 def tile(layout: Layout, drawn: np.ndarray, label: str, below: str, *, ended: bool) -> Image.Image:
-    """One agent: its label, a line below it, and its picture, dimmed if its episode has ended."""
+    """Return the tile of an agent: its label, a line below it, and its picture, dimmed if its episode has ended."""
     whole = Image.new("RGB", (layout.width, layout.heading + layout.height), _BACKGROUND)
     picture = (
         Image.fromarray(drawn).convert("RGB").resize((layout.width - _GAP, layout.height), Image.Resampling.LANCZOS)
@@ -60,7 +60,7 @@ def tile(layout: Layout, drawn: np.ndarray, label: str, below: str, *, ended: bo
 
 
 def compose(layout: Layout, tiles: list[Image.Image]) -> np.ndarray:
-    """The whole frame."""
+    """Return the frame of these tiles."""
     frame = Image.new("RGB", layout.size, _BACKGROUND)
     for place, one in enumerate(tiles):
         row, column = divmod(place, layout.columns)
@@ -70,7 +70,7 @@ def compose(layout: Layout, tiles: list[Image.Image]) -> np.ndarray:
 
 @cache
 def _font(size: int) -> ImageFont.FreeTypeFont:
-    """matplotlib's own: it is always there, and has a star."""
+    """Return matplotlib's default font, which is always installed and has a star."""
     from matplotlib import get_data_path
 
     return ImageFont.truetype(str(Path(get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"), size)

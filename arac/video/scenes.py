@@ -1,4 +1,4 @@
-"""What the process that films is told, and one thing that it may answer."""
+"""The messages to the rendering process, and the exception that it sends if it cannot draw."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -8,18 +8,18 @@ from arac.rollout.episode import Task
 
 
 class Shot(NamedTuple):
-    """One tile: what is played in it, and what stands above."""
+    """One tile: the episode that is played in it, and its heading."""
 
     task: Task
     label: str
 
 
 class Film(NamedTuple):
-    """What to film: scenes that follow each other, each of the same number of shots side by side."""
+    """A film: consecutive scenes, each of the same number of shots side by side."""
 
     scenes: list[list[Shot]]
     path: Path
 
 
 class CannotDraw(EnvironmentFailure):
-    """Not even the first frame can be drawn."""
+    """The environment cannot draw a first frame."""

@@ -1,4 +1,4 @@
-"""What the page draws of a run's evaluations and settings, as plain values."""
+"""A run's evaluations and settings as plain values for the watch page."""
 
 import math
 import os
@@ -15,12 +15,12 @@ from arac.utils.safe_json import number
 
 # Archived policies by the quarter of the run so far in which they were added.
 _AGES = "archived first", "archived second", "archived third", "archived last"
-_LOG = 200  # evaluations that the log goes back
-_TAIL = 2**18  # bytes at the end of episodes.csv, in which the episodes of one evaluation lie
+_LOG = 200  # number of evaluations in the log
+_TAIL = 2**18  # bytes read from the end of episodes.csv: enough for the episodes of one evaluation
 
 
 def contents(record: Record, folder: Path) -> dict[str, Any]:
-    """All that changes with an evaluation or with the config; without `series` where there is no evaluation yet."""
+    """Return all that changes with an evaluation or with the config; without `series` before the first evaluation."""
     described = {
         "title": f"{ALGORITHMS[record.algorithm].label} on {record.env}",
         "folder": os.fsencode(folder).decode(errors="backslashreplace"),
@@ -44,7 +44,7 @@ def contents(record: Record, folder: Path) -> dict[str, Any]:
 
 
 def first_evaluation(record: Record) -> int | None:
-    """At how many steps the first one comes; None where it has come."""
+    """Return the environment steps of the first evaluation, or None if there has been one."""
     if record.rows:
         return None
     interval = _count(record, "eval_interval")
@@ -52,7 +52,7 @@ def first_evaluation(record: Record) -> int | None:
 
 
 def _count(record: Record, name: str) -> int | None:
-    """A setting that is a whole number; None where the run has none, or its config is damaged."""
+    """Return a setting that is a whole number, or None if the run does not have it or its config is damaged."""
     value = record.settings.get(name)
     return value if isinstance(value, int) else None
 
@@ -73,13 +73,13 @@ def _source(name: str, env_steps: int) -> str:
 
 
 def _losses(rows: Sequence[Row]) -> dict[str, Any]:
-    """What the system reports, by name; a row may lack what others have."""
+    """Return the numbers that the algorithm reports, by name, with None where a row lacks one."""
     names = dict.fromkeys(name for row in rows for name in row.losses)
     return {"losses": {name: [row.losses.get(name) for row in rows] for name in names}}
 
 
 def _population(row: Row, spreads: dict[int, float]) -> list[dict[str, Any]]:
-    """The best first."""
+    """Return the members, the champion first and then by fitness."""
     ranked = sorted(range(len(row.fitness)), key=lambda member: (member != row.champion, -row.fitness[member]))
     return [
         {
@@ -93,7 +93,7 @@ def _population(row: Row, spreads: dict[int, float]) -> list[dict[str, Any]]:
 
 
 def _spreads(path: Path, env_steps: int) -> dict[int, float]:
-    """The standard deviation over each member's episodes of an evaluation; none where one of them is damaged."""
+    """Return the standard deviation of each member's returns in an evaluation; empty if the file is damaged there."""
     returns: defaultdict[int, list[float]] = defaultdict(list)
     try:
         with path.open("rb") as file:

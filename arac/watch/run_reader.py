@@ -1,4 +1,4 @@
-"""A run folder as the page's two answers, read again where something in it has changed."""
+"""A run folder as the two JSON answers of the watch page, read again when a file has changed."""
 
 import hashlib
 import stat
@@ -18,12 +18,12 @@ from arac.watch import videos
 from arac.watch.payload import contents, first_evaluation
 from arac.web import embedded
 
-_FRESH = 0.5  # seconds for which an answer stands, however many pages ask
+_FRESH = 0.5  # seconds for which an answer is reused, however many pages ask
 State: TypeAlias = Literal["training", "finished", "stopped", "gone"]
 
 
 class Answer(NamedTuple):
-    """JSON, with a tag that another body would not have."""
+    """A JSON body and its ETag, a hash of the body."""
 
     body: bytes
     tag: str
@@ -35,8 +35,8 @@ class Answer(NamedTuple):
 
 
 class Answers(NamedTuple):
-    progress: Answer  # small: how far the run is, or what is wrong with it
-    run: Answer  # everything else, which changes with an evaluation
+    progress: Answer  # small: the progress of the run, or an error
+    run: Answer  # everything else; changes with an evaluation
 
 
 class Follower:
@@ -44,7 +44,7 @@ class Follower:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._one_at_a_time = threading.Lock()  # requests come in threads of their own
+        self._one_at_a_time = threading.Lock()  # each request has its own thread
         self._looked = -_FRESH
         self._answers = Answers(Answer.of({}), Answer.of({}))
         self._spent = Spent()
@@ -53,7 +53,7 @@ class Follower:
         self._archive: tuple[Any, dict[str, Any] | None] = None, None
 
     def look(self) -> Answers:
-        """What the folder says now."""
+        """Return the current answers; they are at most `_FRESH` seconds old."""
         with self._one_at_a_time:
             if time.monotonic() - self._looked >= _FRESH:
                 self._answers = self._read()
@@ -75,7 +75,7 @@ class Follower:
         if not self._folder.is_dir():
             raise UserError(f"The folder {self._folder} is gone.")
         run_folder.check_parts(self._folder)
-        at_work = run_folder.is_locked(self._folder)  # first: once nobody is, what is read below is the end of it
+        at_work = run_folder.is_locked(self._folder)  # checked first: if no process is, all that is read below is final
         record, run = self._run()
         self._follow_timings()
         steps = self._spent.latest.env_steps if self._spent.latest else record.steps_done
@@ -97,7 +97,7 @@ class Follower:
         return Answers(Answer.of(progress), run)
 
     def _run(self) -> tuple[run_records.Record, Answer]:
-        """Config and evaluations; a file that is as it was is not read again, whether it is sound or not."""
+        """Return the run's record and answer; unchanged files are not read again, not even damaged ones."""
         seen = [*map(_mark, self._files("config.toml", "evaluations.jsonl", "episodes.csv", "champion.json"))]
         if seen != self._seen:
             try:
@@ -112,12 +112,12 @@ class Follower:
 
     def _follow_timings(self) -> None:
         path = self._folder / "timings.jsonl"
-        if self._spent.is_ahead_of(path):  # it is another file than before
+        if self._spent.is_ahead_of(path):  # the file was replaced
             self._spent = Spent()
         self._spent.follow(path)
 
     def _archived(self, newest: Path) -> dict[str, Any] | None:
-        """The fitness of the archived policies in the newest checkpoint, of which nothing else is read."""
+        """Return the fitness of the archived policies in the newest checkpoint; nothing else of it is read."""
         state = newest / "state.safetensors"
         if (key := (newest.name, _mark(state))) != self._archive[0]:
             self._archive = key, _archive(state, int(newest.name)) if key[1] else None
@@ -128,7 +128,7 @@ class Follower:
 
 
 def _mark(path: Path) -> tuple[int, int, int] | None:
-    """What is another when a file has changed, its time first; None where no ordinary file is."""
+    """Return a value that changes with the file, its modification time first; None if it is no ordinary file."""
     try:
         status = path.lstat()
     except OSError:
@@ -137,7 +137,7 @@ def _mark(path: Path) -> tuple[int, int, int] | None:
 
 
 def _state(at_work: bool, steps: int, planned: int, saved: int | None) -> State:
-    """A run that was stopped has saved what it had; a process that was killed has not."""
+    """Return the state of a run. A run that was stopped has saved its last state; a killed process has not."""
     if at_work:
         return "training"
     if steps >= planned:
@@ -146,11 +146,11 @@ def _state(at_work: bool, steps: int, planned: int, saved: int | None) -> State:
 
 
 def _archive(path: Path, steps: int) -> dict[str, Any] | None:
-    """None where the system has no archive, or the file cannot be read: then it is removed or damaged."""
+    """Return the fitness of the archived policies; None if there are none, or the file is removed or damaged."""
     try:
         with safe_open(path, "numpy") as state:
             fitness, size = state.get_tensor(".archive.fitness"), state.get_tensor(".archive.size")
-    except (SafetensorError, OSError, TypeError, AttributeError, ValueError):  # also for types that NumPy has not
+    except (SafetensorError, OSError, TypeError, AttributeError, ValueError):  # also for types that NumPy lacks
         return None
     if [(one.ndim, one.dtype.kind) for one in (fitness, size)] != [(1, "f"), (0, "i")]:
         return None

@@ -1,4 +1,4 @@
-"""The page's server: this machine only, reading only, a fixed set of addresses."""
+"""The server of the watch page: for this machine only, read-only, with a fixed set of addresses."""
 
 import os
 import re
@@ -31,20 +31,21 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-cache",
-    "Connection": "close",  # no thread waits for what a browser may ask next
+    "Connection": "close",  # so that no thread waits for a browser's next request
 }
 _CHUNK = 2**16
 
 
 class Server(ThreadingHTTPServer):
-    """Serves the page of one run at `address`, from when it is made."""
+    """HTTP server for the page of one run at `address`; it listens from its construction on."""
 
     daemon_threads = True
 
     def __init__(self, folder: Path, port: int = 0) -> None:
-        """
+        """Listen on `port`, or on a free port if it is 0.
+
         Raises:
-            UserError: if the folder holds no run, or the port cannot be had.
+            UserError: if the folder holds no run, or the port is not available.
         """
         if not folder.is_dir():
             raise UserError(f"There is no folder {folder}; give the folder of a run.")
@@ -61,14 +62,14 @@ class Server(ThreadingHTTPServer):
             ) from None
         port = self.server_address[1]
         self.address = f"http://{_HOST}:{port}/"
-        end = "" if port == 80 else f":{port}"  # browsers leave that one out
+        end = "" if port == 80 else f":{port}"  # browsers leave the default port out
         self.names = {f"{_HOST}{end}", f"localhost{end}"}
 
     def server_bind(self) -> None:
-        socketserver.TCPServer.server_bind(self)  # HTTPServer's asks the network what this machine is called
+        socketserver.TCPServer.server_bind(self)  # HTTPServer's looks up the machine's name in the network
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), ConnectionError):  # a browser that has gone away is no error
+        if not isinstance(sys.exception(), ConnectionError):  # a browser that disconnects is no error
             super().handle_error(request, client_address)
 
 
@@ -80,7 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
-        if self.headers.get("Host") not in self.server.names:  # a page elsewhere whose name was made to lead here
+        if self.headers.get("Host") not in self.server.names:  # DNS rebinding: a foreign page's name for this host
             self.send_error(HTTPStatus.FORBIDDEN, f"This page is at {self.server.address} only.")
         elif path in self.server.files:
             self._send(*self.server.files[path])
@@ -139,17 +140,17 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """A sentence instead of http.server's page; it comes here too with methods other than GET."""
+        """Send a sentence instead of http.server's error page. Called for methods other than GET, too."""
         body = f"{message or HTTPStatus(code).phrase}\n".encode()
         self._begin(HTTPStatus(code), {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(body))})
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing: a page that asks every second would fill the terminal."""
+        """Log nothing: a page that asks every second would fill the terminal."""
 
 
 def _range(header: str, size: int) -> range | None:
-    """The bytes that a request asks for: None for all of them, an empty range for none that there are."""
+    """Return the bytes that a request asks for: None for the whole file, an empty range if it has none of them."""
     asked = re.fullmatch(r"bytes=(\d{0,18})-(\d{0,18})", header.strip(), re.ASCII)
     if not asked or not any(asked.groups()):
         return None

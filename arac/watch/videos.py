@@ -1,4 +1,4 @@
-"""The videos in a run's folder `videos`, and only those."""
+"""Access to the videos in a run's folder `videos`, and only to those."""
 
 import contextlib
 import os
@@ -10,11 +10,11 @@ from urllib.parse import quote
 
 TYPES = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe would wait for its other end
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # opening a pipe would wait for its other end
 
 
 def latest(folder: Path) -> dict[str, str] | None:
-    """The newest video's name and address, which is another when the file is; None where there is none."""
+    """Return the newest video's name, type and address, which changes with the file; None if there is no video."""
     newest = max(_found(folder), key=lambda found: (found[1], found[0]), default=None)
     if newest is None:
         return None
@@ -23,17 +23,17 @@ def latest(folder: Path) -> dict[str, str] | None:
 
 
 def open_video(folder: Path, name: str) -> BinaryIO:
-    """A video by its bare name.
+    """Open a video by its bare name.
 
     Raises:
-        FileNotFoundError: if there is no ordinary file of that name; a link is none, wherever it leads.
+        FileNotFoundError: if there is no ordinary file of that name; links are not followed.
     """
     if not _is_video(name) or Path(name).name != name:
         raise FileNotFoundError(name)
     try:
         with _opened(folder) as inside:
             file = os.fdopen(os.open(name, _FILE, dir_fd=inside), "rb")
-    except (OSError, ValueError):  # a name with a zero byte is the latter
+    except (OSError, ValueError):  # ValueError: a name with a zero byte
         raise FileNotFoundError(name) from None
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -42,7 +42,7 @@ def open_video(folder: Path, name: str) -> BinaryIO:
 
 
 def _found(folder: Path) -> Iterator[tuple[str, int]]:
-    """Names with the times of their last change; what is still being written has a name that begins with a dot."""
+    """Yield names and modification times; unfinished videos are left out, as their names begin with a dot."""
     with contextlib.suppress(OSError), _opened(folder) as inside, os.scandir(inside) as entries:
         for entry in entries:
             status = entry.stat(follow_symlinks=False)

@@ -1,4 +1,4 @@
-"""What our pages share, the report's and that of `arac watch`: charts, style, and JSON for their scripts."""
+"""Shared parts of the pages of `arac report` and `arac watch`: charts, style, and JSON for their scripts."""
 
 import json
 import math
@@ -7,17 +7,17 @@ from typing import Any
 
 
 def file(package: str, name: str) -> str:
-    """A file that lies in one of our packages."""
+    """Return the text of a file in one of arac's packages."""
     return resources.files(package).joinpath(name).read_text("utf-8")
 
 
 def embedded(value: Any) -> str:
-    """JSON that can stand inside a script element: no tag can end it, and what is not finite is null."""
+    """Return JSON that is safe inside a script element: it contains no `<`, and a number that is not finite is null."""
     return json.dumps(_finite(value), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _finite(value: Any) -> Any:
-    """The same with numbers of eight digits."""
+    """Return the value with floats rounded to eight digits, and None for those that are not finite."""
     if isinstance(value, dict):
         return {key: _finite(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

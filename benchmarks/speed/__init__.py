@@ -1,1 +1,1 @@
-"""`python -m benchmarks.speed`: how fast it is, as ratios that are measured side by side in one run."""
+"""`python -m benchmarks.speed`: the library's speed, as ratios that are measured side by side in one run."""

@@ -28,6 +28,8 @@ class BenchArgs:
     """A folder for bench.json and bench.png; parts that were measured before stay in them."""
     peers: Annotated[Path, tyro.conf.arg(metavar="PYTHON")] = Path(".venv-peers/bin/python")
     """The interpreter of an environment with the peers; `make bench-peers` sets one up."""
+    tasks: tuple[str, ...] = ()
+    """Tasks for updates and profile; by default all of the paper's, and two of them."""
     quick: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Only see that it works: few rounds, one task."""
 
@@ -36,7 +38,9 @@ def main(argv: list[str]) -> None:
     args = parse(BenchArgs, "benchmarks.speed", argv, program="python -m")
     keep_between_runs()
     everything = tuple(name for name in parts.PARTS if name != "peers" or args.peers.exists())
-    parts.run(args.parts or everything, args.out, args.peers, parts.QUICK if args.quick else parts.Effort())
+    effort = parts.QUICK if args.quick else parts.Effort()
+    effort = effort._replace(tasks=args.tasks) if args.tasks else effort
+    parts.run(args.parts or everything, args.out, args.peers, effort)
     print(f"\nnumbers and picture: {args.out}/bench.json, bench.png")
 
 

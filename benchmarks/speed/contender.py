@@ -1,9 +1,9 @@
-"""A process that trains one system in stretches, each when it is told to: so several can be timed by turns.
+"""A process that trains one algorithm in stretches, each on request, so that several can be timed by turns.
 
     python -m benchmarks.speed.contender '{"library": "sbx", "env": "Hopper-v5", ...}'
 
-It runs in whichever environment has the library. A line of words on standard input begins a stretch; a line with the
-seconds and environment steps that it took answers. `turns.Contender` is the other end of that pipe.
+It runs in the Python environment that has the library. A line `go` on standard input begins a stretch, and a line with
+its seconds and environment steps on standard output ends it. `turns.Contender` is the other end of these pipes.
 """
 
 import json
@@ -15,19 +15,19 @@ from typing import Any
 
 
 class Gate:
-    """Called at every safe point with the environment steps so far: stops there, if the stretch is over.
+    """A callback that is called at every safe point, and waits there for the next request once a stretch is over.
 
-    The first stretch goes a little beyond the warm-up: it is where each library compiles what it needs.
+    The first stretch ends a little after the warm-up, because each library compiles in it.
     """
 
     def __init__(self, warmup: int, stretch: int) -> None:
         self._stretch, self._goal = stretch, warmup + 500
         self._answers = sys.stdout
-        sys.stdout = sys.stderr  # what a library prints is no answer
+        sys.stdout = sys.stderr  # keeps what a library prints out of the answers
         self._seconds, self._steps = time.perf_counter(), 0
 
     def __call__(self, steps: int) -> bool:
-        """Whether to go on."""
+        """Return whether to continue training; if the stretch is over, report it and wait for a request first."""
         if steps < self._goal:
             return True
         self._answer(time.perf_counter() - self._seconds, steps - self._steps)
@@ -41,7 +41,7 @@ class Gate:
 
 
 def peak_bytes() -> int:
-    """The most memory that this process had so far; `getrusage` would count what its parent had, too."""
+    """Return the peak memory of this process so far; `getrusage` would include that of its parent."""
     status = Path("/proc/self/status")
     if not status.exists():  # macOS, which counts bytes
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -56,7 +56,7 @@ def ours(gate: Gate, env: str, algorithm: str, warmup: int, settings: dict[str, 
 
 
 def theirs(gate: Gate, library: str, env: str, warmup: int, settings: dict[str, Any], evaluation: int) -> None:
-    """SAC of Stable-Baselines3 or SBX, and every `evaluation` steps, if that is not 0, ten episodes of evaluation."""
+    """Train SAC of Stable-Baselines3 or SBX, with ten evaluation episodes every `evaluation` steps unless that is 0."""
     import importlib
 
     import gymnasium

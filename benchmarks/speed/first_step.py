@@ -1,4 +1,4 @@
-"""An environment that notes when its first step is taken; `python -m benchmarks.speed start` trains on it."""
+"""An environment that records the time of its first step; `python -m benchmarks.speed start` trains on it."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""How the cost grows: with the population, with replay, and with workers."""
+"""The growth of the cost with the population, with replay, and with workers."""
 
 import statistics
 import time
@@ -30,7 +30,7 @@ EPISODES = 50
 
 
 def with_members(rounds: int) -> Iterator[dict[str, Any]]:
-    """Milliseconds per environment step of a whole run without evaluation."""
+    """Yield the milliseconds per environment step of a whole run without evaluation, by population size."""
     tasks = {
         str(size): ours(
             ENV, "arac", stretch=LIMIT * max(MEMBERS), warmup=500, population_size=size, elites=min(size, 2),
@@ -46,7 +46,7 @@ def with_members(rounds: int) -> Iterator[dict[str, Any]]:
 
 
 def with_replay(rounds: int, count: int) -> Iterator[dict[str, Any]]:
-    """Milliseconds per critic update on Humanoid's shapes, its mini-batches drawn from ever more transitions."""
+    """Yield the milliseconds per critic update on Humanoid's shapes, by number of transitions in replay."""
     spec, key = envs.check("Humanoid-v5"), jax.random.key(0)
     sizes = spec.observation_size, spec.action_size
     policy = FlowPolicy.init(key, *sizes, hidden=(256,), flows=3, sigma=0.6)
@@ -63,7 +63,7 @@ def with_replay(rounds: int, count: int) -> Iterator[dict[str, Any]]:
 
 
 def with_workers(rounds: int) -> Iterator[dict[str, Any]]:
-    """Milliseconds per environment step of an evaluation of 50 episodes."""
+    """Yield the milliseconds per environment step of an evaluation of 50 episodes, by number of workers."""
     agent = ARAC(ENV, max_episode_steps=5 * LIMIT)
     times: dict[int, list[float]] = {1: [], 2: []}
     pools = {workers: LocalPool(agent.env, workers) for workers in times}
@@ -76,7 +76,7 @@ def with_workers(rounds: int) -> Iterator[dict[str, Any]]:
     finally:
         for pool in pools.values():
             pool.close()
-    medians = {workers: 1e3 * statistics.median(of[1:]) for workers, of in times.items()}  # the first starts them up
+    medians = {workers: 1e3 * statistics.median(of[1:]) for workers, of in times.items()}  # the first starts workers
     for workers, median in medians.items():
         yield _row("workers", workers, median, medians[1], None)
 

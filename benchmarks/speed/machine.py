@@ -1,4 +1,4 @@
-"""What the benchmarks share: the machine in words, time, and experience made of noise."""
+"""Functions that the benchmarks share: the machine's description, timing, and random experience."""
 
 import platform
 import time
@@ -26,16 +26,16 @@ def processor() -> str:
 
 
 def seconds(run: Callable[[], Any]) -> float:
-    """How long it takes, to the end of what it has set going on the device."""
+    """Return the seconds that `run` takes, including the work that it starts on the device."""
     began = time.perf_counter()
     jax.block_until_ready(run())
     return time.perf_counter() - began
 
 
 def by_turns(loops: list[Callable[[], Any]], rounds: int) -> list[float]:
-    """The shortest time of each, measured one after the other again and again; once before, unmeasured.
+    """Return the shortest time of each loop over `rounds` measurements in turns, after one call that is not measured.
 
-    The shortest, because what else the machine does, or its neighbours in the same computer, can only add to it.
+    The shortest, because other work on the machine, or on the computer that hosts it, can only add to the time.
     """
     for loop in loops:
         jax.block_until_ready(loop())
@@ -44,7 +44,7 @@ def by_turns(loops: list[Callable[[], Any]], rounds: int) -> list[float]:
 
 
 def random_episode(rng: np.random.Generator, observation_size: int, action_size: int, steps: int) -> Episode:
-    """A whole episode of noise, cut off by its time limit."""
+    """Return an episode of noise that is truncated by its time limit."""
     return Episode(
         observations=rng.standard_normal((steps + 1, observation_size), np.float32),
         actions=rng.uniform(-1, 1, (steps, action_size)).astype(np.float32),
@@ -56,7 +56,7 @@ def random_episode(rng: np.random.Generator, observation_size: int, action_size:
 
 
 def filled_replay(observation_size: int, action_size: int, capacity: int, steps: int = 1000) -> ReplayBuffer:
-    """Full of episodes of noise."""
+    """Return a replay buffer full of episodes of noise."""
     rng = np.random.default_rng(0)
     replay = ReplayBuffer(capacity, observation_size, action_size)
     replay.extend(random_episode(rng, observation_size, action_size, steps) for _ in range(capacity // steps))

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.speed`: how fast it is, as ratios that are measured side by side in one run.
+"""The parts of `python -m benchmarks.speed`, with ratios that are measured side by side in one run.
 
-Each part gives rows; they are printed as they come and kept in one JSON file with the machine and the versions, so
-that a part can be measured again without the others.
+Each part yields rows, which are printed at once and kept in one JSON file with the machine and the versions, so that a
+part can be measured again without the others.
 """
 
 import json
@@ -18,7 +18,7 @@ Rows = Iterator[dict[str, Any]]
 
 
 class Effort(NamedTuple):
-    """How much is measured. `quick` shows that everything works, and its numbers are rough."""
+    """The amount of measurement. `QUICK` only shows that everything works; its numbers are rough."""
 
     tasks: tuple[str, ...] = tuple(paper_table())
     rounds: int = 15
@@ -109,7 +109,14 @@ PARTS = {
 
 
 def run(parts: Sequence[str], out: Path, peers_python: Path, effort: Effort) -> None:
-    """Measures, prints, and writes bench.json and bench.png into `out`, where other parts' rows stay."""
+    """Measure parts, print their rows, and update bench.json and bench.png, which keep the rows of other parts.
+
+    Args:
+        parts: names of the parts to measure.
+        out: folder of bench.json and bench.png.
+        peers_python: interpreter of the environment in which the peers are installed.
+        effort: the amount of measurement.
+    """
     path = out / "bench.json"
     results = json.loads(path.read_text()) if path.exists() else {}
     out.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""End to end against peers: environment steps per second of whole runs, with the same work in each.
+"""Whole runs against peers: milliseconds per environment step, with the same work in each.
 
-The contenders are processes of their own, trained by turns in one run of the benchmark: the same networks, mini-batches
-and number of updates per environment step, learning from step to step as each library does it by default.
+The contenders are separate processes, trained by turns in one run of the benchmark. They have the same networks,
+mini-batches and number of updates per environment step; each library schedules its updates as it does by default.
 """
 
 import statistics
@@ -19,7 +19,17 @@ NO_EVALUATION = {"eval_interval": 10**9, "eval_episodes": 1}
 
 
 def measure(python: Path, *, rounds: int, stretch: int, with_evaluation: bool) -> Iterator[dict[str, Any]]:
-    """A row for each contender: SAC on both tasks, then ARAC with five agents and evaluation beside one SAC."""
+    """Yield a row for each contender: SAC on both tasks, then ARAC with five agents and evaluation beside one SAC.
+
+    Args:
+        python: interpreter of the environment in which the peers are installed.
+        rounds: number of turns of each contender in the comparison of SAC.
+        stretch: environment steps of such a turn.
+        with_evaluation: whether to include ARAC with evaluation.
+
+    Raises:
+        UserError: if there is no such interpreter.
+    """
     if not python.exists():
         raise UserError(f"There is no {python}: `make bench-peers` sets the peers up, --peers says where they are.")
     for env in TASKS:
@@ -43,7 +53,10 @@ def theirs(python: Path, library: str, env: str, *, stretch: int, evaluation: in
 
 
 def rows(env: str, what: str, turns: dict[str, list[Turn]]) -> Iterator[dict[str, Any]]:
-    """Medians; of the ratios, too, each of two turns that stood side by side: the machine's own moods cancel."""
+    """Yield each contender's median time and its median ratio to ours.
+
+    A ratio is that of two adjacent turns, so that fluctuations of the machine's speed cancel.
+    """
     each = {name: [turn.ms_per_step for turn in of] for name, of in turns.items()}
     for name, of in each.items():
         yield {

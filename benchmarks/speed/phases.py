@@ -1,4 +1,4 @@
-"""Where the time goes: the phases of ARAC's generations, with default settings, from the first that learns on."""
+"""The share of time of each phase of ARAC's generations, with default settings, once it learns."""
 
 import json
 import tempfile

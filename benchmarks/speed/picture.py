@@ -1,4 +1,4 @@
-"""What was measured, as a picture: a panel for each part."""
+"""The figure of the measurements: a panel for each part."""
 
 from pathlib import Path
 from typing import Any

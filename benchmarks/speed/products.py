@@ -32,10 +32,10 @@ class Product(NamedTuple):
 
 
 def products_of(step: Callable[[], Any]) -> list[Product]:
-    """The matrix products that a computation cannot do without.
+    """Return the matrix products that a computation cannot avoid.
 
-    What its results do not need is left out, and what is the same product of the same values counts once: XLA does
-    not compute it, or computes it once.
+    Products that its results do not depend on are left out, and repeated products of the same values count once: XLA
+    does not compute the former, and computes the latter once.
     """
     products: dict[int, Product] = {}
 
@@ -48,7 +48,7 @@ def products_of(step: Callable[[], Any]) -> list[Product]:
         for equation in jaxpr.eqns:
             inputs = [value(atom) for atom in equation.invars]
             inner = next((p for p in map(_graph, equation.params.values()) if p is not None), None)
-            if inner is not None and not equation.primitive.name.startswith("scatter"):  # that has only its sum inside
+            if inner is not None and not equation.primitive.name.startswith("scatter"):  # its inner graph is only a sum
                 outputs = walk(inner, inputs)
             else:
                 meaning = hash((equation.primitive.name, str(equation.params), tuple(inputs)))
@@ -65,7 +65,7 @@ def products_of(step: Callable[[], Any]) -> list[Product]:
 
 
 def _graph(parameter: Any) -> Any:
-    """The graph inside an equation's parameter, if it has one."""
+    """Return the graph inside an equation's parameter, or None if it has none."""
     inner = getattr(parameter, "jaxpr", parameter)
     return inner if hasattr(inner, "eqns") else None
 
@@ -78,14 +78,14 @@ def _sizes(equation: Any) -> Product:
 
 
 def products_loop(products: list[Product]) -> Callable[[int], Any]:
-    """A jitted loop that does these products and nothing else, n times, each in the layout that is fastest."""
+    """Return a jitted loop that computes these products and nothing else, n times, each in its fastest layout."""
     counted = Counter(min(product, product.mirrored) for product in products)
     return _loop([_faster(product) for product in counted.elements()])
 
 
 @cache
 def _faster(product: Product) -> Product:
-    """The product as it is or mirrored."""
+    """Return the product or its mirrored form, whichever is computed faster."""
     both = product, product.mirrored
     loops = [_loop([one]) for one in both]
     times = by_turns([lambda loop=loop: loop(50) for loop in loops], 5)  # type: ignore[misc]
@@ -98,12 +98,12 @@ def _loop(products: list[Product]) -> Callable[[int], Any]:
     rights = [jax.random.normal(key, (batch, inner, columns)) for batch, _, inner, columns in products]
 
     def once(_: int, lefts: list[jax.Array]) -> list[jax.Array]:
-        with_soft_target = []
+        following = []
         for left, right in zip(lefts, rights, strict=True):
-            # The barrier keeps XLA from computing only the one number that is used: it makes the next round differ.
+            # The barrier keeps XLA from computing only the one number that is used, to make the next round differ.
             result = jax.lax.optimization_barrier(left @ right)
-            with_soft_target.append(left.at[0, 0, 0].set(1e-3 * result[0, 0, 0]))
-        return with_soft_target
+            following.append(left.at[0, 0, 0].set(1e-3 * result[0, 0, 0]))
+        return following
 
     run = compiled(lambda n, lefts: jax.lax.fori_loop(0, n, once, lefts), static=())
     return lambda n: run(n, lefts)

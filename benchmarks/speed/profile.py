@@ -1,7 +1,7 @@
-"""What the rest of an update is: the time of its operations, by the part of the code that they come from.
+"""The time of an update's operations, by the part of the code that they come from.
 
 JAX's profiler says how long each compiled operation ran, and the compiled text says which functions it was traced from.
-Being watched costs every operation a little, which weighs on the small ones: the shares are of the watched time.
+Profiling slows down every operation a little, small ones relatively more: the shares are of the profiled time.
 """
 
 import re
@@ -15,7 +15,7 @@ import jax
 
 from benchmarks.speed.updates import Case, cases_of
 
-# The first of these that one of an operation's functions belongs to is its part; inner functions are asked first.
+# The innermost function of an operation that matches one of these prefixes decides its part.
 PARTS = {
     "flows": ("RadialFlow.", "forward_log_det", "inverse_log_det"),
     "Adam": ("gradient_step", "soft_update"),
@@ -27,7 +27,7 @@ NAMES = ("products", "transposes", "sums", *PARTS, "other")
 
 
 def measure(tasks: list[str], *, count: int) -> Iterator[dict[str, Any]]:
-    """A row for each task and update: how many operations it has, and each part's share of their time."""
+    """Yield a row for each task and update: its number of operations, and each part's share of their time."""
     for task in tasks:
         for case in cases_of(task):
             yield {"task": task, "update": case.name, **profile(case, count)}
@@ -47,7 +47,7 @@ def profile(case: Case, count: int) -> dict[str, Any]:
 
 
 def watched(run: Any) -> Iterator[tuple[str, int]]:
-    """Every operation that ran, and its nanoseconds."""
+    """Yield the name and the nanoseconds of every operation that `run` executes."""
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -62,16 +62,16 @@ def watched(run: Any) -> Iterator[tuple[str, int]]:
 
 class _Operation(NamedTuple):
     name: str
-    kind: str  # XLA's word for it
-    frame: int  # where it was traced; 0 if XLA does not say
-    calls: str  # the computation inside, if it has one
+    kind: str  # XLA's opcode
+    frame: int  # stack frame where it was traced; 0 if unknown
+    calls: str  # name of the computation that it calls; empty if none
 
 
 _OPERATION = re.compile(r"^\s+(?:ROOT )?%(\S+) = \S+ ([\w-]+)\(")
 
 
 def parts_of(text: str) -> dict[str, str]:
-    """The part that each operation of a compiled computation belongs to, but for loops and what only passes on."""
+    """Return the part of each operation of a compiled computation, without loops and those that only pass values."""
     functions = _functions(text)
     operations = [_operation(match, line) for line in text.splitlines() if (match := _OPERATION.match(line))]
     roots = _roots(text)
@@ -105,7 +105,7 @@ def _operation(match: re.Match[str], line: str) -> _Operation:
 
 
 def _roots(text: str) -> dict[str, int]:
-    """The frame of each computation's last operation that has one."""
+    """Return, for each computation, the stack frame of its last operation that has one."""
     roots, computation = {}, ""
     for line in text.splitlines():
         if line.startswith("%"):
@@ -116,11 +116,11 @@ def _roots(text: str) -> dict[str, int]:
 
 
 def _functions(text: str) -> dict[int, list[str]]:
-    """The functions of each stack frame, the innermost first."""
+    """Return the functions of each stack frame, innermost first."""
     names, places, frames = (_table(text, name) for name in ("FunctionNames", "FileLocations", "StackFrames"))
-    first = _number(frames.get(1, ""), "parent_frame_id")  # the outermost has none: 0, or 1 where XLA counts so
+    first = _number(frames.get(1, ""), "parent_frame_id")  # parent of the outermost: 0, or 1 where XLA counts from 1
     functions: dict[int, list[str]] = {0: []}
-    for number, frame in frames.items():  # callers stand before those they call
+    for number, frame in frames.items():  # callers come before callees
         place = places[_number(frame, "file_location_id")]
         name = names[_number(place, "function_name_id")].strip('"')
         functions[number] = [name, *functions.get(_number(frame, "parent_frame_id") - first, [])]
@@ -128,7 +128,7 @@ def _functions(text: str) -> dict[int, list[str]]:
 
 
 def _table(text: str, name: str) -> dict[int, str]:
-    """A numbered list at the head of the text."""
+    """Return the entries of a numbered list at the head of the text."""
     found = re.search(rf"^{name}\n((?:\d+ .*\n)+)", text, re.MULTILINE)
     lines = found[1].splitlines() if found else []
     return {int(number): rest for number, rest in (line.split(" ", 1) for line in lines)}

@@ -1,4 +1,4 @@
-"""From the command to the first environment step, when nothing is compiled yet and when it is."""
+"""The time from the command to the first environment step, without and with compiled code in the cache."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ PATIENCE = 120.0  # seconds
 
 
 def measure(rounds: int) -> Iterator[dict[str, Any]]:
-    """Starts of `arac train` with a fresh folder for what is compiled, one after the other."""
+    """Yield the seconds of successive starts of `arac train`, with a compilation cache that is empty at the first."""
     with tempfile.TemporaryDirectory() as folder:
         for number in range(1 + rounds):
             yield {"start": number + 1, "seconds": _start(Path(folder), number)}

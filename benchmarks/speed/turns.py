@@ -1,4 +1,4 @@
-"""Training processes that are timed by turns: while one is at work, the others wait."""
+"""Training processes that are timed by turns: while one trains, the others wait."""
 
 import json
 import os
@@ -27,7 +27,7 @@ class Turn(NamedTuple):
 
 
 class Contender:
-    """The near end of a training process; see contender.py for the far one."""
+    """The benchmark's handle on a training process, which runs contender.py."""
 
     def __init__(self, python: str, task: dict[str, Any]) -> None:
         self._process = subprocess.Popen(
@@ -35,7 +35,7 @@ class Contender:
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
-        self._next()  # with warm-up and compilation
+        self._next()  # the first stretch: warm-up and compilation
 
     def turn(self) -> Turn:
         assert self._process.stdin is not None
@@ -58,7 +58,7 @@ class Contender:
 
 @contextmanager
 def contending(tasks: dict[str, tuple[str, dict[str, Any]]]) -> Iterator[dict[str, Contender]]:
-    """Each task's process, warmed up and waiting, by name; (interpreter, task) is what each is made of."""
+    """Start a process for each (interpreter, task), and yield them by name once they are warmed up and waiting."""
     with ExitStack() as stack:
         contenders = {}
         for name, (python, task) in tasks.items():
@@ -68,7 +68,7 @@ def contending(tasks: dict[str, tuple[str, dict[str, Any]]]) -> Iterator[dict[st
 
 
 def processes_by_turns(tasks: dict[str, tuple[str, dict[str, Any]]], rounds: int) -> dict[str, list[Turn]]:
-    """`rounds` stretches of each, one after the other again and again."""
+    """Return `rounds` turns of each task's process, taken in alternation."""
     with contending(tasks) as contenders:
         turns: dict[str, list[Turn]] = {name: [] for name in tasks}
         for _ in range(rounds):
@@ -78,7 +78,7 @@ def processes_by_turns(tasks: dict[str, tuple[str, dict[str, Any]]], rounds: int
 
 
 def ours(env: str, algorithm: str, *, stretch: int, warmup: int, **settings: Any) -> tuple[str, dict[str, Any]]:
-    """A task of our own, in this environment."""
+    """Return the interpreter and the task of a contender of this library."""
     return sys.executable, {
         "library": "arac", "env": env, "algorithm": algorithm, "stretch": stretch, "warmup": warmup,
         "settings": settings,

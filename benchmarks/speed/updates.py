@@ -1,7 +1,7 @@
-"""Updates against the machine's limit: how much of an update's time its matrix multiplications alone would take.
+"""Updates against the machine's limit: the share of an update's time that its matrix products alone would take.
 
-For each update the products it needs are read off its own computation graph, with their exact shapes and layouts,
-and run alone in one jitted loop, interleaved with the update in the same process. The ratio is the time of the
+For each update the products that it needs are taken from its computation graph, with their exact shapes and layouts,
+and run alone in one jitted loop, in turns with the update in the same process. The ratio is the time of the
 products over the time of the whole update: 1 would mean that sampling, activations, losses, the flows and Adam cost
 nothing.
 """
@@ -33,11 +33,11 @@ STORED = 50_000
 
 
 class Case(NamedTuple):
-    """An update, as loops of n: whole, its sampling alone, its optimiser alone; and its products."""
+    """An update as loops of n iterations: the whole, its sampling alone, its optimiser alone; and its products."""
 
     name: str
     updates: compiled[..., Any]
-    arguments: tuple[Any, ...]  # of `updates`, but for the numbers of the first and last
+    arguments: tuple[Any, ...]  # of `updates`, without the range of update numbers
     sampling: Callable[[int], Any]
     adam: Callable[[int], Any]
     products: list[Product]
@@ -46,19 +46,19 @@ class Case(NamedTuple):
         return self.updates(*self.arguments, 0, n)
 
     def text(self) -> str:
-        """The compiled loop, as XLA writes it."""
+        """Return the compiled loop as XLA's text."""
         return self.updates.lower(*self.arguments, 0, 1).compile().as_text()
 
 
 def measure(tasks: list[str], *, rounds: int, count: int) -> Iterator[dict[str, Any]]:
-    """A row for each task and update: the best of `rounds` loops of `count` updates."""
+    """Yield a row for each task and update: the fastest of `rounds` loops of `count` updates."""
     for task in tasks:
         for case in cases_of(task):
             yield {"task": task, "update": case.name, **compare(case, rounds=rounds, count=count)}
 
 
 def peak_gflops(rounds: int) -> float:
-    """Of large products: what the machine can do at best."""
+    """Return the GFLOP/s of large matrix products, the most that the machine can reach."""
     cube = jax.random.normal(jax.random.key(0), (1024, 1024))
     run = compiled(lambda x: jax.lax.fori_loop(0, 20, lambda _, y: 1e-2 * (y @ x), x), static=())
     [time] = by_turns([lambda: run(cube)], rounds)
@@ -81,7 +81,7 @@ def compare(case: Case, *, rounds: int, count: int) -> dict[str, float]:
 
 
 def cases_of(task: str) -> Iterator[Case]:
-    """The updates of a task's shapes, with the flows and sigma that the paper gives it."""
+    """Yield the updates of a task's shapes, with the flows and sigma that the paper gives it."""
     spec, row = envs.check(full_name(task)), paper_table()[task]
     sigma = None if row["sigma"] == "learned" else float(row["sigma"])
     return cases(spec.observation_size, spec.action_size, row["flows"], sigma)
@@ -146,7 +146,7 @@ def cases(observation_size: int, action_size: int, flows: int, sigma: float | No
 
 
 def sampling_loop(view: ReplayView, keys: jax.Array) -> Callable[[int], Any]:
-    """Mini-batches and noise for n updates, one for each key and update."""
+    """Return a loop that samples mini-batches and noise for n updates, one for each key and update."""
 
     @jax.jit
     def run(n: int, view: ReplayView) -> jax.Array:
@@ -165,7 +165,7 @@ def sampling_loop(view: ReplayView, keys: jax.Array) -> Callable[[int], Any]:
 
 
 def adam_loop(parameters: Any, optimiser: Any, *, stacked: bool = False) -> Callable[[int], Any]:
-    """n steps of the optimiser with a gradient that costs nothing."""
+    """Return a loop of n optimiser steps with a gradient that costs nothing."""
 
     def step(parameters: Any, optimiser: Any) -> tuple[Any, Any]:
         return sac_updates.gradient_step(RULES, parameters, parameters, optimiser)

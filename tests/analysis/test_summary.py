@@ -317,7 +317,7 @@ def test_what_is_missing_from_the_papers_experiments_is_counted(tmp_path):
     found = study_of(tmp_path)
     assert caveats.coverage(found)["Hopper"]["arac"] == (1, 2)
     assert caveats.missing(found).startswith(
-        "Of the paper's 280 runs (8 tasks, 7 systems, 5 seeds) 278 are not here, and 1"
+        "Of the paper's 280 runs (8 tasks, 7 algorithms, 5 seeds) 278 are not here, and 1"
     )
 
 

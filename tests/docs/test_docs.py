@@ -82,6 +82,7 @@ SWEEP = f'algorithms = ["sac"]\ntasks = ["{TASK}"]\nseeds = 1\nsteps = {STEPS}\n
 SWEEP += "".join(f"{name} = {value}\n" for name, value in TINY.items())
 NOT_RUN = {
     "source": "changes the reader's shell",
+    "pip": "tests/packaging/test_wheel.py installs the package",
     "printf": "damages a run, for show",
     "ray": "starts a cluster; tests/reliability has real ones",
     "tensorboard": "goes on until it is stopped; tests/cli/test_cli.py reads the events",

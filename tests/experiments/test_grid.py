@@ -14,6 +14,7 @@ from arac.experiments import grid
 from arac.experiments.catalogue import EXPERIMENTS
 from arac.experiments.forecast import Forecast, forecast, trial
 from arac.experiments.planning import Size
+from arac.sweeps import champions
 from arac.sweeps.jobs import Job
 
 SETTINGS = {"hidden_size": 16, "batch_size": 16, "warmup_steps": 100, "eval_interval": 200, "eval_episodes": 1}
@@ -87,6 +88,9 @@ def test_the_champion_is_measured_again_once(run):
     agent = load(run)
     assert found["env_steps"] == agent.state.env_steps
     np.testing.assert_array_equal(found["returns"], agent.evaluate(grid.FRESH_EPISODES).returns)
+    champions.measure(run, 2)
+    assert len(json.loads((run / "champion.json").read_text())["returns"]) == 2, "as many as are asked for"
+    grid.measure_champions(run)
     before = (run / "champion.json").stat().st_mtime_ns
     grid.measure_champions(run)
     assert (run / "champion.json").stat().st_mtime_ns == before

@@ -93,3 +93,14 @@ def test_few_modules_lie_in_one_place():
 @pytest.mark.parametrize("old", sorted(ALIASES))
 def test_earlier_names_warn(old):
     assert "DeprecationWarning" in (ROOT / f"{old}.py").read_text()
+
+
+RIDDLES = {"What", "Whether", "Of", "How", "Who", "Whose", "Where", "Whichever"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_docstrings_say_what_is_done_or_returned(path):
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, documented)]
+    first = [words[0].rstrip(",.:;") for node in nodes if (words := (ast.get_docstring(node) or "").split())]
+    assert not RIDDLES & set(first)

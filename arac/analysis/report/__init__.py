@@ -1,4 +1,4 @@
-"""A report on runs: one HTML page, figures and tables, from run folders alone."""
+"""The report on runs: one HTML page, figures and tables, from run folders alone."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,14 +12,17 @@ from arac.utils.paths import make_folder
 
 
 def write(folders: Sequence[Path], out: Path) -> str:
-    """Writes index.html, the figures (PNG, PDF), table.csv and table.md into `out`; the table in Markdown.
+    """Write a report on runs: index.html, the figures (PNG, PDF), table.csv and table.md.
 
     Args:
-        folders: run folders, or folders that hold some at any depth.
-        out: a folder, made if it is not there; files of these names in it are replaced.
+        folders: run folders, or folders that contain run folders at any depth.
+        out: the folder to write to, created if it does not exist; files of these names in it are replaced.
+
+    Returns:
+        The table in Markdown.
 
     Raises:
-        UserError: if there is no run to report on, or `out` cannot be made.
+        UserError: if there is no run to report on, or `out` cannot be created.
     """
     found = collect(folders)
     study = group(found.records)

@@ -1,4 +1,4 @@
-"""What the page's scripts draw: plain lists and numbers."""
+"""The data that the page's scripts draw, as plain lists and numbers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ def collect(
     index: Mapping[str, int],
     looks: Mapping[str, Look],
 ) -> dict[str, Any]:
-    """Everything, with systems by their place in `index`."""
+    """Return all data of the page, with each algorithm or variant as its number in `index`."""
     tasks = [task for task in study.tasks if any(of == task for of, _ in curves)]
     return {
         "window": WINDOW,

@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing else: its files lie beside this one, style and charts in arac/web."""
+"""The report as one self-contained HTML page. Its parts are beside this module, style and charts in arac/web."""
 
 from dataclasses import dataclass
 from html import escape
@@ -23,7 +23,7 @@ _SECTIONS = {
 
 @dataclass(frozen=True)
 class Contents:
-    """All that is on the page."""
+    """The contents of the page."""
 
     study: Study
     broken: tuple[Broken, ...]
@@ -34,7 +34,7 @@ class Contents:
 
 
 def render(contents: Contents) -> str:
-    """The whole page. Everything that comes from files is escaped."""
+    """Return the whole page. Text from run folders is escaped."""
     study = contents.study
     index = {system: place for place, system in enumerate(study.systems)}
     looks = figures.looks(study.systems)

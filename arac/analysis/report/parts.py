@@ -1,4 +1,4 @@
-"""The page's text and tables. Whatever comes from a file goes through `escape`."""
+"""The page's text and tables as HTML. Text from run folders goes through `escape`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -33,7 +33,7 @@ def lead(study: Study) -> str:
 
 
 def tables(study: Study, lines: Sequence[Line], index: Mapping[str, int]) -> str:
-    """One table for each task, with the doubts about the paper's values below it."""
+    """Return a table for each task, with the doubts about the paper's values below it."""
     parts = [_task_table(task, list(ours), index) for task, ours in groupby(lines, lambda line: line.task)]
     bare = [task for task in study.tasks if all(not group.measured for group in study.on(task))]
     parts += [f"<h3>{escape(task)}</h3><p class='note'>No run has an evaluation yet.</p>" for task in bare]
@@ -41,7 +41,7 @@ def tables(study: Study, lines: Sequence[Line], index: Mapping[str, int]) -> str
 
 
 def runs(study: Study, index: Mapping[str, int]) -> str:
-    """Every run that stands on the page, and the versions that they share."""
+    """Return a table of all runs on the page, and the versions that they share."""
     members = [(group, record) for group in study.groups for record in group.records]
     shared = set.intersection(*(set(record.versions.items()) for _, record in members))
     made = [f"{name} {version}" for name, version in members[0][1].versions.items() if (name, version) in shared]
@@ -56,7 +56,7 @@ def runs(study: Study, index: Mapping[str, int]) -> str:
 
 
 def gaps(study: Study, found: Sequence[Remark]) -> str:
-    """How far it is to the paper's experiments, and every remark, by kind."""
+    """Return the coverage of the paper's experiments, and all remarks by kind."""
     heads = (f"Seeds here, of {paper.SEEDS}", *(ALGORITHMS[name].label for name in paper.COLUMNS), "Steps in the paper")
     rows = "".join(
         f"<tr><th scope='row'>{task}</th>{''.join(_cover(*counts) for counts in row.values())}"
@@ -127,7 +127,7 @@ def _line(line: Line, system: int, best: bool, sentences: Sequence[str]) -> str:
 
 
 def _named(system: str, number: int) -> str:
-    """A system with its colour, and on a line of its own what sets it apart."""
+    """Return an algorithm with its colour, and a variant's settings on a separate line."""
     name, _, settings = system.partition(", ")
     return f"{_key(number)}{escape(name)}{f'<small>{escape(settings)}</small>' if settings else ''}"
 
@@ -148,13 +148,13 @@ def _run(group: Group, record: Record, system: int, shared: set[tuple[str, str]]
 
 
 def _spread(value: Spread | paper.Value | None, marks: str = "") -> str:
-    """The mean, and the deviation on a line of its own: ten columns have to fit."""
+    """Return the mean, and the deviation on a separate line because ten columns have to fit."""
     mean, _, std = words.spread(value).partition(" ± ")
     return f"{mean}{marks}<small>± {std}</small>" if std else f"{mean}{marks}"
 
 
 def _cover(full: int, begun: int) -> str:
-    """Seeds of a system on a task, and how many of them have fewer steps than the paper's."""
+    """Return a cell with the seeds of an algorithm on a task, and how many have fewer steps than the paper's."""
     if not begun:
         return "<td class='none'>none</td>"
     if full == begun:
@@ -163,14 +163,14 @@ def _cover(full: int, begun: int) -> str:
 
 
 def _kind(kind: str, texts: Sequence[str]) -> str:
-    """Remarks of one kind, folded where they are many."""
+    """Return the remarks of one kind, folded if there are more than four."""
     items = "".join(f"<li>{escape(text)}</li>" for text in texts)
     summary = f"<summary>{escape(kind[0].upper() + kind[1:])} ({len(texts)})</summary>"
     return f"<details{' open' if len(texts) <= 4 else ''}>{summary}<ul>{items}</ul></details>"
 
 
 def _table(name: str, heads: Iterable[str], rows: str, kind: str) -> str:
-    """A table that scrolls by itself where the screen is narrow, and where it is long."""
+    """Return a table that scrolls separately from the page where it is too wide or too long."""
     tops = "".join(f"<th scope='col'>{head}</th>" for head in heads)
     return (
         f"<div class='scroll {kind}' tabindex='0' role='region' aria-label='{escape(name)}'><table class='{kind}'>"

@@ -1,4 +1,4 @@
-"""Pictures of our other experiments that lie in the given folders, with the tables beside them."""
+"""Pictures of arac's other experiments in the given folders, with the tables beside them."""
 
 import base64
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 from arac.analysis.run_records import walk
 from arac.utils.atomic_io import read_bounded
 
-# What each picture shows.
+# The title of each picture.
 TITLES = {
     "didactic": "Policy shapes under repulsion",
     "repulsion": "Actions of the agents, with and without attraction and repulsion",
@@ -28,7 +28,7 @@ class Picture:
 
 
 def find(folders: Sequence[Path]) -> list[Picture]:
-    """Each picture once, in the order of TITLES; what is no PNG or too large for a page is left."""
+    """Return each picture once, in the order of TITLES; skip files that are no PNG or too large for a page."""
     found: dict[str, Picture] = {}
     for root in folders:
         for folder, files in walk(root):
@@ -51,7 +51,7 @@ def _read(path: Path) -> Picture | None:
 
 
 def as_html(markdown: str) -> str:
-    """Tables and paragraphs: all that our experiments write."""
+    """Convert Markdown to HTML: tables and paragraphs, which is all that arac's experiments write."""
     parts = []
     for kind, lines in groupby(
         markdown.splitlines(), lambda line: "|" if line.startswith("|") else line.strip() and "p"
@@ -64,7 +64,7 @@ def as_html(markdown: str) -> str:
 
 
 def _words(text: str) -> str:
-    """Escaped, with *emphasis*; a single star, or one with space inside, stays a star."""
+    """Escape a text and convert *emphasis*; a single star, or one with space on its inner side, stays a star."""
     return re.sub(r"\*(?=\S)([^*]+)(?<=\S)\*", r"<em>\1</em>", escape(text.strip()))
 
 

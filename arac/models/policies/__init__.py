@@ -1,4 +1,4 @@
-"""Policies: what acts. All of them have the four methods of `Policy`.
+"""Policies, which choose actions. All of them have the four methods of `Policy`.
 
 SAC's Gaussian policy is the flow policy without flows: `FlowPolicy.init(..., flows=0, sigma=None)`.
 """
@@ -14,20 +14,21 @@ __all__ = ["DeterministicPolicy", "FlowPolicy", "Gaussian", "Policy", "RadialFlo
 
 
 class Policy(Protocol):
-    """A pytree of arrays whose actions lie in [-1, 1]; `noise` is a standard normal of the action's shape.
+    """The interface of a policy: a pytree of arrays whose actions lie in [-1, 1].
 
-    A population is one policy whose leaves have a leading axis, and a worker's copy has NumPy leaves: write the
-    methods against `array.__array_namespace__()` and both work. `custom.CustomPolicy` is what a user brings.
+    `noise` is a standard normal sample of the action's shape. A population is one policy whose leaves have a leading
+    axis, and a worker's copy has NumPy leaves: methods written against `array.__array_namespace__()` work for both.
+    `custom.CustomPolicy` is the interface of users' policies.
     """
 
     def act(self, observation: Any, noise: Any) -> Any:
-        """An action."""
+        """Return an action."""
 
     def sample(self, observation: Any, noise: Any) -> tuple[Any, Any]:
-        """An action and its log-probability."""
+        """Return an action and its log-probability."""
 
     def log_prob(self, observation: Any, action: Any) -> Any:
-        """The log-probability of a given action."""
+        """Return the log-probability of a given action."""
 
     def mode(self, observation: Any) -> Any:
-        """The action without noise."""
+        """Return the action without noise."""

@@ -1,4 +1,4 @@
-"""Policies that a user brings: looked over before anything is trained with them."""
+"""Policies written by users, and the checks that they must pass before training."""
 
 import textwrap
 from collections.abc import Iterator
@@ -21,20 +21,20 @@ _BATCH = 64
 
 
 class CustomPolicy(Policy, Protocol):
-    """A class to train with: `Policy` and how it begins, registered with JAX as a pytree of float arrays."""
+    """The interface of a user's policy: `Policy` and `init`, registered with JAX as a pytree of float32 arrays."""
 
     @staticmethod
     def init(key: jax.Array, observation_size: int, action_size: int) -> "CustomPolicy":
-        """A first policy; the members of a population are made with a key each."""
+        """Return a new policy. Each member of a population is made with a different key."""
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class CustomPolicyAdapter:
-    """A user's policy, with its class as a part of the tree's structure.
+    """A user's policy, with its class as a part of the pytree's structure.
 
-    For JAX two registered dataclasses with the same fields have equal structures, whatever their classes: what was
-    compiled for one could be run for the other.
+    To JAX, two registered dataclasses with the same fields have equal structures, whatever their classes: without the
+    class, code compiled for one policy could be run for the other.
     """
 
     policy: CustomPolicy
@@ -66,10 +66,10 @@ class _Answers(NamedTuple):
 
 
 def check(kind: Any, env: EnvSpec) -> None:
-    """Makes a policy and asks it everything that training and acting will ask.
+    """Check a user's policy class: make a policy, and call its methods as training and workers will.
 
     Raises:
-        UserError: if it is no policy, or its answers cannot be right.
+        UserError: if `kind` is not a policy class, or a method gives a wrong result.
     """
     policy = _made(kind, env)
     name, rng = name_of(kind), np.random.default_rng(0)
@@ -78,7 +78,7 @@ def check(kind: Any, env: EnvSpec) -> None:
     )
     asked = jax.jit(partial(_asked, name))(policy, observation, noise)
     traced = _checked(name, asked, observation, noise)
-    acting = to_numpy(policy)  # as workers have it
+    acting = to_numpy(policy)  # with NumPy leaves, as workers use it
     _checked(name, _asked(name, acting, observation[0], noise[0]), observation[0], noise[0])
     plain = _checked(name, _asked(name, acting, observation, noise), observation, noise)
     elsewhere = "does not give the same action for arrays of JAX and of NumPy"
@@ -89,7 +89,7 @@ def check(kind: Any, env: EnvSpec) -> None:
     ):
         if abs(one - other).max() > 0.01:
             raise UserError(f"{name}: {what}.")
-    if np.median(abs(traced.log_prob - traced.sampled_log_prob)) > 0.01:  # near the border a few may be far off
+    if np.median(abs(traced.log_prob - traced.sampled_log_prob)) > 0.01:  # close to the border, a few may differ
         raise UserError(f"{name}: log_prob and sample do not give the same log-probability.")
     _check_gradient(name, policy, observation, noise)
 
@@ -138,7 +138,7 @@ def _asked(name: str, policy: Any, observation: Any, noise: Any) -> _Answers:
 
 
 def _checked(name: str, answers: _Answers, observation: np.ndarray, noise: np.ndarray) -> _Answers:
-    """The answers as NumPy's arrays, if they have the right shapes and values."""
+    """Return the results as NumPy arrays; raise UserError if a shape or a value is wrong."""
     numbers = observation.shape[:-1]
     found = _Answers(
         act=_of_shape(name, "act", answers.act, noise.shape),
@@ -164,7 +164,7 @@ def _of_shape(name: str, method: str, answer: Any, shape: tuple[int, ...]) -> np
 
 
 def _check_gradient(name: str, policy: Any, observation: np.ndarray, noise: np.ndarray) -> None:
-    """Learning goes through sampled actions: they must be a differentiable function of the parameters."""
+    """Check that sampled actions are a differentiable function of the parameters, as training needs."""
 
     def total(policy: Any, weight: Any, observation: Any, noise: Any) -> Any:
         action, log_prob = policy.sample(observation, noise)
@@ -183,7 +183,7 @@ def _check_gradient(name: str, policy: Any, observation: np.ndarray, noise: np.n
 
 @contextmanager
 def _explained(name: str, method: str) -> Iterator[None]:
-    """Whatever somebody else's method raises becomes one sentence."""
+    """Turn any exception of a user's method into a UserError of one sentence."""
     try:
         yield
     except Exception as error:

@@ -14,7 +14,7 @@ from arac.models.policies.gaussian import log_density
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class DeterministicPolicy:
-    """`mode` is the policy itself; `sample` adds noise and clips to [-1, 1]."""
+    """A policy whose `mode` is the network's output; `act` and `sample` add noise and clip to [-1, 1]."""
 
     network: MLP
     exploration: float = field(metadata={"static": True})  # standard deviation of the added noise, in action units
@@ -40,15 +40,15 @@ class DeterministicPolicy:
         return namespace(output).tanh(output)
 
     def sample(self, observation: Float[Array, "*batch obs"], noise: Any) -> tuple[Any, Any]:
-        """A noisy action and its log-probability."""
+        """Return a noisy action and its log-probability."""
         action = self.act(observation, noise)
         return action, self.log_prob(observation, action)
 
     def log_prob(self, observation: Float[Array, "*batch obs"], action: Any) -> Any:
-        """The density of the noise around the mode, clipping left out. Infinite without noise, so not defined there.
+        """Return the log-density of the noise around the mode, ignoring the clipping.
 
         Raises:
-            ValueError: if `exploration` is 0.
+            ValueError: if `exploration` is 0: without noise there is no density.
         """
         if self.exploration == 0:
             raise ValueError("A deterministic policy has no density; give it exploration noise above 0.")

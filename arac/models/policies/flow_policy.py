@@ -16,10 +16,10 @@ from arac.models.policies.radial_flow import RadialFlow
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class FlowPolicy:
-    """Actions in [-1, 1]. The density of any action is exact, because the flows have a closed-form inverse.
+    """A stochastic policy. The density of any action is exact, because the flows have a closed-form inverse.
 
-    `noise` is a standard normal of the action's shape, given by the caller: with it, sampling is a pure and
-    differentiable function, and `mode` is the sample without noise.
+    `noise` is a standard normal sample of the action's shape. The caller provides it, so that sampling is a pure and
+    differentiable function; `mode` is the action for zero noise.
     """
 
     base: Gaussian
@@ -42,18 +42,18 @@ class FlowPolicy:
         )
 
     def act(self, observation: Float[Array, "*batch obs"], noise: Any) -> Float[Array, "*batch action"]:
-        """The action alone: what a worker needs at each step."""
+        """Return an action without its log-probability, as workers need it at each step."""
         mean, log_std = self.base(observation)
         xp = namespace(mean)
         return xp.tanh(radial.forward(self.flows, mean + xp.exp(log_std) * noise))
 
     def mode(self, observation: Float[Array, "*batch obs"]) -> Float[Array, "*batch action"]:
-        """The action without noise: the mean, still through the flows and tanh."""
+        """Return the action without noise: the mean, passed through the flows and tanh."""
         mean, _ = self.base(observation)
         return namespace(mean).tanh(radial.forward(self.flows, mean))
 
     def sample(self, observation: Float[Array, "*batch obs"], noise: Any) -> tuple[Any, Any]:
-        """An action and its log-probability."""
+        """Return an action and its log-probability."""
         mean, log_std = self.base(observation)
         xp = namespace(mean)
         z = mean + xp.exp(log_std) * noise
@@ -61,7 +61,7 @@ class FlowPolicy:
         return xp.tanh(x), log_density(z, mean, log_std) - log_det - log_tanh_slope(x).sum(-1)
 
     def log_prob(self, observation: Float[Array, "*batch obs"], action: Any) -> Any:
-        """The log-probability of a given action; actions on the border are read as just inside it."""
+        """Return the log-probability of a given action; actions at -1 or 1 are moved slightly inwards."""
         xp = namespace(action)
         edge = 1 - 2.0**-22  # the last float32 values below 1 still have a finite atanh
         x = xp.arctanh(xp.clip(action, -edge, edge))
@@ -69,11 +69,11 @@ class FlowPolicy:
 
 
 def pre_tanh_log_prob(x: Any, mean: Any, log_std: Any, flows: tuple[RadialFlow, ...]) -> Any:
-    """The log-density of x, the action before tanh, under flows that stand on the given base."""
+    """Return the log-density of x, the action before tanh, for flows applied to a Gaussian."""
     z, log_det = radial.inverse_log_det(flows, x)
     return log_density(z, mean, log_std) - log_det
 
 
 def log_tanh_slope(x: Any) -> Any:
-    """log(1 - tanh(x)^2), stable far away."""
+    """Return log(1 - tanh(x)^2), numerically stable for large |x|."""
     return 2 * (math.log(2) - x - namespace(x).logaddexp(-2 * x, 0.0))

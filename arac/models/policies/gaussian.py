@@ -1,4 +1,4 @@
-"""The diagonal Gaussian that policies stand on, before flows and tanh."""
+"""The diagonal Gaussian at the base of stochastic policies, before flows and tanh."""
 
 import math
 from dataclasses import dataclass, field
@@ -17,19 +17,19 @@ LOG_STD_RANGE = (-20.0, 2.0)
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class Gaussian:
-    """`z = mean(s) + sigma * noise`, with sigma a fixed number or a second head of the network."""
+    """The Gaussian `z = mean(s) + sigma * noise`; sigma is a fixed number or a second output of the network."""
 
     network: MLP
-    sigma: float | None = field(metadata={"static": True})  # None: learned from the state
+    sigma: float | None = field(metadata={"static": True})  # None: an output of the network
 
     @staticmethod
     def init(key: jax.Array, sizes: tuple[int, ...], sigma: float | None) -> "Gaussian":
-        """`sizes` runs from the observation to the action; a learned sigma doubles the output."""
+        """Return a new Gaussian. `sizes` run from observation to action; a learned sigma doubles the last."""
         heads = sizes[-1] if sigma is not None else 2 * sizes[-1]
         return Gaussian(MLP.init(key, (*sizes[:-1], heads)), sigma)
 
     def __call__(self, observation: Float[Array, "*batch obs"]) -> tuple[Any, Any]:
-        """Mean and log standard deviation, both of the action's shape (the latter broadcasts if it is fixed)."""
+        """Return the mean and the log standard deviation, both of the action's shape."""
         output = self.network(observation)
         xp = namespace(output)
         if self.sigma is not None:
@@ -39,7 +39,7 @@ class Gaussian:
 
 
 def _halves(output: Any) -> Any:
-    """By slices in NumPy, which are quick; by one split in JAX, whose gradient is a plain concatenation."""
+    """Split in two: by slices in NumPy, which are fast; in JAX by `split`, whose gradient is one concatenation."""
     half = output.shape[-1] // 2
     if isinstance(output, np.ndarray):
         return output[..., :half], output[..., half:]
@@ -47,14 +47,14 @@ def _halves(output: Any) -> Any:
 
 
 def log_density(z: Any, mean: Any, log_std: Any) -> Any:
-    """log N(z; mean, std), summed over the action."""
+    """Return log N(z; mean, std), summed over the action's dimensions."""
     xp = namespace(log_std)
     standard = (z - mean) * xp.exp(-log_std)
     return (-0.5 * standard * standard - log_std - 0.5 * math.log(2 * math.pi)).sum(-1)
 
 
 def kl(mean: Any, log_std: Any, other_mean: Any, other_log_std: Any) -> Any:
-    """KL(N || N') between diagonal Gaussians, in closed form."""
+    """Return KL(N || N') between diagonal Gaussians in closed form."""
     xp = namespace(mean)
     ratio = xp.exp(2 * (log_std - other_log_std))
     distance = (mean - other_mean) * xp.exp(-other_log_std)

@@ -16,10 +16,10 @@ _ONE = math.log(math.e - 1)
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class RadialFlow:
-    """`f(z) = z + beta / (alpha + r) * (z - centre)` with `r = |z - centre|`.
+    """The radial flow `f(z) = z + beta / (alpha + r) * (z - centre)` with `r = |z - centre|`.
 
-    With `reach = alpha + beta`, which must be positive for f to be invertible, all three quantities are ratios of
-    positive numbers and nothing cancels:
+    `reach = alpha + beta` must be positive for f to be invertible. Written with it, f, its inverse and its
+    log-determinant use ratios of positive numbers only, so that no precision is lost by cancellation:
 
         f(z)     = centre + (z - centre) * (reach + r) / (alpha + r)
         log|det| = (d - 1) log((reach + r) / (alpha + r)) + log((r^2 + 2 alpha r + alpha reach) / (alpha + r)^2)
@@ -31,7 +31,7 @@ class RadialFlow:
 
     @staticmethod
     def init(key: jax.Array, action_size: int) -> "RadialFlow":
-        """Near the identity, the centres apart so that the flows of a policy do not stay equal."""
+        """Return a flow near the identity; random centres keep the flows of a policy from staying equal."""
         centre_key, alpha_key, reach_key = jax.random.split(key, 3)
         return RadialFlow(
             centre=0.1 * jax.random.normal(centre_key, (action_size,)),
@@ -58,7 +58,10 @@ class RadialFlow:
         return self.centre + offset * ((reach + r) / (alpha + r))
 
     def inverse(self, y: Float[Array, "*batch action"]) -> Float[Array, "*batch action"]:
-        """`R = |y - centre| = r (reach + r) / (alpha + r)` is a quadratic in r with one root that is not negative."""
+        """Return z with `f(z) = y`.
+
+        `R = |y - centre| = r (reach + r) / (alpha + r)` is a quadratic equation in r with one non-negative root.
+        """
         alpha, reach = self.alpha, self.reach
         offset = y - self.centre
         xp = namespace(offset)
@@ -70,7 +73,7 @@ class RadialFlow:
         return self.centre + offset * ((alpha + r) / (reach + r))
 
     def log_det(self, z: Float[Array, "*batch action"]) -> Float[Array, "*batch"]:
-        """log |det df/dz| at z, the point before the flow."""
+        """Return log |det df/dz| at z, the point before the flow."""
         alpha, reach = self.alpha, self.reach
         r = _norm(z - self.centre)
         xp = namespace(r)
@@ -80,14 +83,14 @@ class RadialFlow:
 
 
 def forward(flows: tuple[RadialFlow, ...], z: Any) -> Any:
-    """All flows in order: the first is nearest to the base (Eq. 7)."""
+    """Apply all flows in order, beginning with the one nearest to the base (Eq. 7)."""
     for flow in flows:
         z = flow.forward(z)
     return z
 
 
 def forward_log_det(flows: tuple[RadialFlow, ...], z: Any) -> tuple[Any, Any]:
-    """The point after all flows, and the sum of the log-determinants on the way."""
+    """Return the point after all flows, and the sum of their log-determinants."""
     total = namespace(z).zeros(z.shape[:-1], dtype=z.dtype)
     for flow in flows:
         total = total + flow.log_det(z)
@@ -96,7 +99,7 @@ def forward_log_det(flows: tuple[RadialFlow, ...], z: Any) -> tuple[Any, Any]:
 
 
 def inverse_log_det(flows: tuple[RadialFlow, ...], x: Any) -> tuple[Any, Any]:
-    """The point before all flows, and the sum of the *forward* log-determinants there."""
+    """Return the point before all flows, and the sum of their *forward* log-determinants there."""
     total = namespace(x).zeros(x.shape[:-1], dtype=x.dtype)
     for flow in reversed(flows):
         x = flow.inverse(x)
@@ -110,5 +113,5 @@ def _softplus(x: Any) -> Any:
 
 
 def _norm(offset: Any) -> Any:
-    """|offset|, with a finite gradient at the centre: it is 0 there, and the flow's true Jacobian needs none of it."""
+    """Return |offset|, with gradient 0 instead of NaN at the centre; the flow's Jacobian does not need it there."""
     return namespace(offset).sqrt((offset * offset).sum(-1) + 1e-37)

@@ -1,4 +1,4 @@
-"""Callbacks that a run calls while it trains."""
+"""Callbacks that are called during training."""
 
 from arac.training.callbacks.base import Callback
 from arac.training.callbacks.builtin import PeriodicVideo, StopAtReturn

@@ -1,4 +1,4 @@
-"""What a run tells while it trains, and how it is asked to stop."""
+"""The base class of callbacks, and how a run calls them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -12,39 +12,40 @@ from arac.storage.metrics import evaluation_row
 if TYPE_CHECKING:
     from arac.agents.agent import Agent
 
-Row: TypeAlias = dict[str, Any]  # as in evaluations.jsonl
+Row: TypeAlias = dict[str, Any]  # a row of evaluations.jsonl
 Outcome: TypeAlias = Literal["done", "stopped", "interrupted", "failed"]  # stopped: by a callback
 
 
 class Callback:
-    """Told what happens in a run. Does nothing: override what you need.
+    """Base class of callbacks. Its methods do nothing: override those that you need.
 
-    Each method is handed the agent in its current state, which can act, be measured and be saved. False from
-    `on_generation`, `on_evaluation` or `on_checkpoint` stops the run; an exception stops it too, and reaches whoever
-    called `learn`. Either way a checkpoint is written and the run can be resumed.
+    Each method receives the agent in its current state, which can act, be evaluated and be saved. Returning False from
+    `on_generation`, `on_evaluation` or `on_checkpoint` stops the run; an exception stops it too, and reaches the caller
+    of `learn`. In both cases a checkpoint is written if there is a run folder, and the run can be resumed.
     """
 
     def on_start(self, agent: "Agent", run_dir: Path | None) -> None:
-        """Training is about to begin or to go on, in this run folder if there is one."""
+        """Handle the start of training, also of a resumed run; `run_dir` is None if there is no run folder."""
 
     def on_generation(self, agent: "Agent", evaluation: Row | None) -> bool | None:
-        """A generation is complete; `evaluation` is its row of evaluations.jsonl, if it was measured."""
+        """Handle the end of a generation; `evaluation` is its row of evaluations.jsonl, or None if there is none."""
 
     def on_evaluation(self, agent: "Agent", evaluation: Row) -> bool | None:
-        """The population was measured: this is the row of evaluations.jsonl."""
+        """Handle an evaluation of the population, given as its row of evaluations.jsonl."""
 
     def on_checkpoint(self, agent: "Agent", folder: Path) -> bool | None:
-        """A checkpoint of this state was written into this folder. The run removes it when two newer ones are there.
+        """Handle a checkpoint of the current state, written to `folder`.
 
-        Not told of: the one that is written because something failed.
+        The run removes the folder once there are two newer checkpoints. Not called for the checkpoint that is written
+        when something has failed.
         """
 
     def on_end(self, agent: "Agent", outcome: Outcome) -> None:
-        """Training has ended, whichever way; what was learned is saved."""
+        """Handle the end of training, whatever its outcome; called after the last checkpoint is written."""
 
 
 Function: TypeAlias = Callable[["Agent", Row | None], bool | None]
-# What `learn` takes: a function stands for the `on_generation` of a callback.
+# The types that `learn` accepts; a function is called as the `on_generation` of a callback would be.
 Callbacks: TypeAlias = Callback | Function | Sequence[Callback | Function] | None
 
 
@@ -57,15 +58,15 @@ class _FromFunction(Callback):
 
 
 class CallbackList:
-    """The callbacks of a run together with the agent that they are handed."""
+    """The callbacks of a run, with the agent that they are called with."""
 
     def __init__(self, callbacks: Sequence[Callback], agent: "Agent") -> None:
         self._callbacks = callbacks
         self._agent = agent
-        self.outcome: Outcome = "failed"  # until it is known to have ended otherwise
+        self.outcome: Outcome = "failed"  # until training is known to have ended otherwise
 
     def generation(self, evaluation: Evaluation | None, saved: Path | None) -> bool:
-        """Tells all of them of a generation, its evaluation and its checkpoint; whether all want to go on."""
+        """Call all callbacks for a generation, its evaluation and its checkpoint; return False if one stops the run."""
         row = None if evaluation is None else evaluation_row(evaluation)
         answers = [each.on_generation(self._agent, row) for each in self._callbacks]
         if row is not None:
@@ -83,7 +84,7 @@ class CallbackList:
 
 @contextmanager
 def informed(callbacks: Sequence[Callback], agent: "Agent", run_dir: Path | None) -> Iterator[CallbackList]:
-    """Tells the callbacks of the beginning and, however it comes, of the end."""
+    """Call `on_start` of the callbacks, and at the end of the run, whatever its outcome, `on_end` of those started."""
     audience = CallbackList(callbacks, agent)
     with ExitStack() as begun:
         for each in callbacks:
@@ -93,10 +94,10 @@ def informed(callbacks: Sequence[Callback], agent: "Agent", run_dir: Path | None
 
 
 def as_list(callbacks: Callbacks) -> list[Callback]:
-    """What a user gave, as callbacks.
+    """Return the `callback` argument of `learn` as a list of callbacks.
 
     Raises:
-        UserError: if something among them cannot be called.
+        UserError: if an element is neither a callback nor a function.
     """
     if callbacks is None:
         return []

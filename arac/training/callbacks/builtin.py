@@ -1,4 +1,4 @@
-"""Callbacks that are ready to use: stop at a return, film now and then."""
+"""Ready-made callbacks: stop at a return, film episodes at intervals."""
 
 import math
 import os
@@ -25,11 +25,11 @@ class StopAtReturn(Callback):
 
 
 class PeriodicVideo(Callback):
-    """Films an episode without noise at the start of a run and whenever another `every` environment steps are done.
+    """Films an episode without exploration noise at the start of a run and every `every` environment steps.
 
-    They begin alike, so that the videos show what has changed. Files are named after the steps: a run that is resumed
-    makes those again that it had made after its checkpoint. Ctrl-C is heard when a film is done; a second one
-    stops at once.
+    All episodes begin in the same start state, so that the videos show what has changed. Files are named after the
+    steps: a resumed run overwrites the videos that it had made after its checkpoint. Ctrl-C takes effect when a video
+    is complete; a second one stops at once.
     """
 
     def __init__(
@@ -39,15 +39,15 @@ class PeriodicVideo(Callback):
         members: Literal["champion", "all"] = "champion",
         folder: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Makes it ready.
+        """Create the callback.
 
         Args:
-            every: environment steps between videos; one is made when the generation that gets there is complete.
-            members: the champion, or the whole population side by side.
-            folder: where they go; by default `videos` in the run folder.
+            every: environment steps between videos; a video is made at the end of the generation that reaches them.
+            members: film the champion, or the whole population side by side.
+            folder: folder of the videos; by default `videos` in the run folder.
 
         Raises:
-            UserError: if `every` or `members` is not what it should be.
+            UserError: if `every` or `members` is invalid.
         """
         if every < 1:
             raise UserError(f"The steps between videos must be at least 1, got {every}.")
@@ -56,7 +56,7 @@ class PeriodicVideo(Callback):
         self.every = every
         self.members = members
         self.folder = None if folder is None else Path(folder)
-        self._steps = 0  # when it last looked
+        self._steps = 0  # environment steps at the last call
 
     def on_start(self, agent: "Agent", run_dir: Path | None) -> None:
         target = self.folder or (run_dir and run_dir / "videos")
@@ -64,7 +64,7 @@ class PeriodicVideo(Callback):
             raise UserError("There is no place for videos: give `learn` a run_dir, or PeriodicVideo a folder.")
         self._target = target
         self._steps = agent.state.env_steps
-        if self._steps == 0:  # what cannot be filmed shows now, and not after hours
+        if self._steps == 0:  # an environment that cannot be filmed fails now, not after hours
             self._film(agent)
 
     def on_generation(self, agent: "Agent", evaluation: Row | None) -> None:
@@ -73,7 +73,7 @@ class PeriodicVideo(Callback):
             self._film(agent)
 
     def _film(self, agent: "Agent") -> None:
-        from arac.video import film  # takes a while
+        from arac.video import film  # a slow import
 
         if self.members == "all":
             policies = [member.policy for member in agent.population]

@@ -1,4 +1,4 @@
-"""Weights & Biases: the numbers of every evaluation, with the settings of the run."""
+"""The callback for Weights & Biases: the numbers of every evaluation, with the settings of the run."""
 
 import secrets
 import warnings
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 class WandB(Callback):
-    """Sends every number of an evaluation to W&B, under the tags that TensorBoard shows.
+    """Logs every number of an evaluation to W&B, under the tags that TensorBoard shows.
 
-    Its files and the id of its run lie in `wandb` in the run folder, so a run that is resumed goes on there too.
+    W&B's files and the id of its run are in `wandb` in the run folder, so a resumed run continues the same W&B run.
     """
 
     def __init__(self, project: str, **init: Any) -> None:
-        """Makes it ready; W&B itself begins when training does.
+        """Create the callback; the W&B run begins when training begins.
 
         Args:
-            project: the name of the project.
-            **init: anything else that `wandb.init` takes, such as `entity`, `group`, `tags` or `mode`.
+            project: name of the W&B project.
+            **init: other arguments of `wandb.init`, such as `entity`, `group`, `tags` or `mode`.
 
         Raises:
             UserError: if wandb is not installed.
@@ -39,11 +39,11 @@ class WandB(Callback):
         self._run: Any = None
 
     def on_start(self, agent: "Agent", run_dir: Path | None) -> None:
-        import wandb  # takes a while
+        import wandb  # a slow import
 
         chosen = {
             "config": agent.description.to_table(),
-            "settings": wandb.Settings(console="off"),  # else it would record every turn of the live panel
+            "settings": wandb.Settings(console="off"),  # otherwise every refresh of the live panel is recorded
             **({} if run_dir is None else _place(run_dir)),
             **self._init,
         }
@@ -58,12 +58,12 @@ class WandB(Callback):
         try:
             with _failing_in_words():
                 self._run.finish(exit_code=0 if outcome in ("done", "stopped") else 1)
-        except (EnvironmentFailure, UserError) as failure:  # the run itself has ended well, or as it did
+        except (EnvironmentFailure, UserError) as failure:  # the run's own outcome does not depend on W&B
             warnings.warn(str(failure), stacklevel=2)
 
 
 def _place(run_dir: Path) -> dict[str, Any]:
-    """Where W&B writes, and what the run is called there: it keeps the id that it was first given."""
+    """Return where W&B writes, and the W&B run's name and id: a resumed run keeps its first id."""
     known = run_dir / "wandb" / "run-id"
     if not known.exists():
         known.parent.mkdir(exist_ok=True)
