@@ -1,11 +1,11 @@
 """The parts that ERL and CERL share: evaluating individuals, breeding the next ones, and measuring the fittest."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
-from arac.algorithms.base import Context, Evaluation, evaluate, measure, summary
+from arac.algorithms.base import Context, Evaluation, State, evaluate, measure, summary
 from arac.algorithms.config import Config
 from arac.errors import UserError
 from arac.models.policies import DeterministicPolicy
@@ -138,7 +138,7 @@ def breed(
 
 
 def measure_champion(
-    context: Context[GeneticConfig], state: Any, fitness: np.ndarray, losses: dict[str, float]
+    context: Context[GeneticConfig], state: State, fitness: np.ndarray, losses: dict[str, float]
 ) -> Evaluation:
     """Return the evaluation of the fittest individual in fresh episodes, with the fitness of the whole population."""
     played = evaluate(context, take(state.population, np.array([state.champion])), state.generation - 1)

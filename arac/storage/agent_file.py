@@ -13,6 +13,7 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError, safe_open
 
+from arac.algorithms.base import State
 from arac.envs import Maker
 from arac.errors import UserError
 from arac.models.policies.custom import CustomPolicy
@@ -40,7 +41,7 @@ class Policies:
         return len(jax.tree.leaves(self.population)[0])
 
 
-def policies_of(state: Any, *, champion_only: bool) -> Policies:
+def policies_of(state: State, *, champion_only: bool) -> Policies:
     """Return the policies of a state, or the champion's alone."""
     if not champion_only:
         return Policies(state.population, state.champion, state.generation, state.env_steps)
@@ -48,7 +49,7 @@ def policies_of(state: Any, *, champion_only: bool) -> Policies:
     return Policies(champion, 0, state.generation, state.env_steps)
 
 
-def write(path: Path, description: RunSpec, state: Any) -> None:
+def write(path: Path, description: RunSpec, state: State | Policies) -> None:
     """Write an agent file.
 
     Args:

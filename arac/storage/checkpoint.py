@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 import safetensors.numpy
 from safetensors import SafetensorError
 
+from arac.algorithms.base import State
 from arac.errors import UserError
 from arac.replay.buffer import ReplayBuffer, ReplayCursor, replay_bytes, row_count
 from arac.replay.episode import Episode
@@ -30,7 +31,7 @@ KEPT = 2
 # The name of a checkpoint's folder, and of a replay file without its suffix.
 _NAME = re.compile("[0-9]{12}")
 
-State = TypeVar("State")
+Saved = TypeVar("Saved", bound=State)
 
 
 class Loaded(NamedTuple):
@@ -41,7 +42,7 @@ class Loaded(NamedTuple):
 
 def save(
     folder: Path,
-    state: Any,
+    state: State,
     replay: ReplayBuffer,
     mark: ReplayCursor,
     metrics: dict[str, Checksum],
@@ -93,7 +94,7 @@ def save(
 
 
 def load(
-    folder: Path, outline: State, differences: Callable[[dict[str, Any]], list[str]], replay: ReplayBuffer | None = None
+    folder: Path, outline: Saved, differences: Callable[[dict[str, Any]], list[str]], replay: ReplayBuffer | None = None
 ) -> Loaded:
     """Load the newest undamaged checkpoint and, if `replay` is given, its replay.
 
@@ -127,7 +128,7 @@ def load(
     raise UserError(f"{folder} has no checkpoint to go on from{reasons}; start again with `arac train`.")
 
 
-def read_state(path: Path, found: Manifest, outline: State) -> State:
+def read_state(path: Path, found: Manifest, outline: Saved) -> Saved:
     """Return the state of a checkpoint.
 
     Args:

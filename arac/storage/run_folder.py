@@ -17,7 +17,7 @@ from typing import Any
 
 import tomli_w
 
-from arac.algorithms.base import Evaluation
+from arac.algorithms.base import Evaluation, State
 from arac.envs import Maker
 from arac.errors import StorageFailure, UserError
 from arac.models.policies.custom import CustomPolicy
@@ -50,7 +50,7 @@ class Run:
         self._saved_steps: int | None = None
 
     @staticmethod
-    def create(folder: Path, description: RunSpec, steps: int, state: Any, replay: ReplayBuffer) -> "Run":
+    def create(folder: Path, description: RunSpec, steps: int, state: State, replay: ReplayBuffer) -> "Run":
         """Create a run folder with a first checkpoint. config.toml is written last: only then is the folder a run.
 
         Args:
@@ -110,7 +110,7 @@ class Run:
         with self.writing():
             write_durably(self.folder / "config.toml", _config(self.description, steps, then))
 
-    def record(self, state: Any, evaluation: Evaluation | None, seconds: dict[str, float]) -> None:
+    def record(self, state: State, evaluation: Evaluation | None, seconds: dict[str, float]) -> None:
         """Append the evaluation of a generation, if there was one, and the seconds of each phase so far."""
         with self.writing():
             self._metrics.timing(state.env_steps, state.generation, seconds)
@@ -120,7 +120,9 @@ class Run:
     def metric_checksums(self) -> dict[str, Checksum]:
         return self._metrics.checksums()
 
-    def save(self, state: Any, replay: ReplayBuffer, mark: ReplayCursor, checksums: dict[str, Checksum]) -> Path | None:
+    def save(
+        self, state: State, replay: ReplayBuffer, mark: ReplayCursor, checksums: dict[str, Checksum]
+    ) -> Path | None:
         """Write a checkpoint and return its folder, or return None if this state is already saved."""
         if state.env_steps == self._saved_steps:
             return None

@@ -6,6 +6,7 @@ from typing import Any
 
 from arac import envs
 from arac.algorithms import registry
+from arac.algorithms.base import State
 from arac.algorithms.config import Config
 from arac.algorithms.presets import configured
 from arac.algorithms.registry import Algorithm
@@ -33,12 +34,12 @@ class RunSpec:
     preset: str | None = None  # the row of the paper's table that the config started from, for information
     policy: type[CustomPolicy] | None = None  # a user's class in place of the algorithm's policy
 
-    def first_state(self) -> Any:
+    def first_state(self) -> State:
         """Return the state that the run begins with."""
         own = () if self.policy is None else (self.policy,)
         return self.algorithm.init(self.config, self.env, self.seed, *own)
 
-    def outline(self) -> Any:
+    def outline(self) -> State:
         """Return the outline of the run's states (see `pytree_io.outline`) without allocating one.
 
         Raises:

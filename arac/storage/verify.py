@@ -25,7 +25,7 @@ def examine(folder: Path) -> Iterator[Finding]:
     """Yield the findings on a run folder, in the order in which `arac resume` would read its files.
 
     Raises:
-        UserError: if the folder holds no run.
+        UserError: if the folder holds no run, or one that cannot be examined here.
     """
     try:
         description, goal = run_folder.read(folder)
@@ -45,6 +45,8 @@ def examine(folder: Path) -> Iterator[Finding]:
             found, text = _checkpoint(path, description, replay)
             newest = newest or found
             yield Finding("sound", f"{name}: {text}")
+        except UserError:  # too little memory to look at it, or a newer format: nothing that is damaged
+            raise
         except (OSError, ValueError) as error:
             yield Finding("damaged", f"{name}: {error}")
     yield from _metrics(folder, newest)

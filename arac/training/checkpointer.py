@@ -1,7 +1,7 @@
 """Checkpointing of a run: when it is saved, and what is dropped if a generation does not end."""
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from arac.algorithms.base import Context, Evaluation, State
 from arac.algorithms.config import Config
@@ -12,7 +12,7 @@ from arac.storage.run_folder import Run
 class StateOwner(Protocol):
     """The agent: the one place where the state of the last complete generation is kept."""
 
-    state: Any
+    state: State
 
     def _update_state(self, state: State, evaluation: Evaluation | None) -> None:
         """Set the state, and its fitness if it was evaluated."""
@@ -33,7 +33,7 @@ class Checkpointer:
         self._mark_end()
 
     @property
-    def state(self) -> Any:
+    def state(self) -> State:
         """The state of the last complete generation."""
         return self._owner.state
 

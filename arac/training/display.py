@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import rich.progress
@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from arac.algorithms.base import Evaluation
+from arac.algorithms.base import Evaluation, State
 from arac.population.diversity import mean_kl
 from arac.utils.progress import Progress
 
@@ -28,7 +28,7 @@ class Display(Protocol):
 
     def __exit__(self, *failure: object) -> None: ...
 
-    def generation(self, state: Any) -> None:
+    def generation(self, state: State) -> None:
         """Show that a generation is complete."""
 
     def evaluation(self, evaluation: Evaluation) -> None:
@@ -44,7 +44,7 @@ class Silent:
     def __exit__(self, *failure: object) -> None:
         pass
 
-    def generation(self, state: Any) -> None:
+    def generation(self, state: State) -> None:
         pass
 
     def evaluation(self, evaluation: Evaluation) -> None:
@@ -117,7 +117,7 @@ class Plain:
     def __exit__(self, *failure: object) -> None:
         self._progress.on_advance = None
 
-    def generation(self, state: Any) -> None:
+    def generation(self, state: State) -> None:
         self._pace.step(state.env_steps)
 
     def evaluation(self, evaluation: Evaluation) -> None:
@@ -154,7 +154,7 @@ class Panel:
     def __exit__(self, *failure: object) -> None:
         self._live.stop()
 
-    def generation(self, state: Any) -> None:
+    def generation(self, state: State) -> None:
         self._pace.step(state.env_steps)
 
     def evaluation(self, evaluation: Evaluation) -> None:

@@ -1,12 +1,11 @@
 """The training loop: generation after generation, recorded, shown and saved."""
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from arac.algorithms.base import Context, Evaluation
+from arac.algorithms.base import Context, Evaluation, State
 from arac.algorithms.config import Config
 from arac.algorithms.registry import Algorithm
 from arac.errors import Interrupted, NotFinite, UserError
@@ -106,7 +105,7 @@ def _all_finite(arrays: list[jax.Array]) -> jax.Array:
     return jnp.all(jnp.stack([jnp.isfinite(array).all() for array in arrays]))
 
 
-def _check_finite(state: Any, evaluation: Evaluation | None) -> None:
+def _check_finite(state: State, evaluation: Evaluation | None) -> None:
     arrays = [leaf for leaf in jax.tree.leaves(state) if isinstance(leaf, jax.Array)]
     losses = evaluation.losses if evaluation is not None else {}
     broken = [name for name, loss in losses.items() if not math.isfinite(loss)]
