@@ -294,22 +294,7 @@ class Agent:
     def predict(
         self, observation: Any, state: None = None, episode_start: Any = None, deterministic: bool = False
     ) -> tuple[np.ndarray, None]:
-        """Return the champion's action for one observation or a batch of them, in the environment's units.
-
-        The signature is that of Stable-Baselines3's `predict`.
-
-        Args:
-            observation: as the environment returns it, or flattened; a batch has a leading axis.
-            state: ignored; the policy has no memory.
-            episode_start: ignored.
-            deterministic: act without noise.
-
-        Returns:
-            The action or the batch of actions, and None in place of a recurrent state.
-
-        Raises:
-            UserError: if the observation does not fit the environment, or contains NaN or infinity.
-        """
+        """Return the champion's action, in the manner of Stable-Baselines3; see `Member.predict`."""
         return self.champion.predict(observation, state, episode_start, deterministic)
 
     def evaluate(
