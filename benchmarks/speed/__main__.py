@@ -20,16 +20,19 @@ class BenchArgs:
     The whole of it takes about 40 minutes on two cores. A table is printed, numbers and a picture are kept.
     """
 
-    parts: tyro.conf.Positional[tuple[Literal["updates", "profile", "peers", "growth", "phases", "start"], ...]] = ()
-    """updates: against their matrix products alone; profile: what the rest of an update is; peers: whole runs against
-    SBX and Stable-Baselines3; growth: with agents, replay and workers; phases: where the time of a run goes; start: up
-    to the first environment step. Without any: all, and peers where they are installed."""
+    parts: tyro.conf.Positional[
+        tuple[Literal["updates", "repulsion", "profile", "peers", "growth", "phases", "start"], ...]
+    ] = ()
+    """updates: against their matrix products alone; repulsion: updates with and without it, side by side; profile: what
+    the rest of an update is; peers: whole runs against SBX and Stable-Baselines3; growth: with agents, replay and
+    workers; phases: where the time of a run goes; start: up to the first environment step. Without any: all, and peers
+    where they are installed."""
     out: Annotated[Path, tyro.conf.arg(metavar="PATH")] = Path("bench")
     """A folder for bench.json and bench.png; parts that were measured before stay in them."""
     peers: Annotated[Path, tyro.conf.arg(metavar="PYTHON")] = Path(".venv-peers/bin/python")
     """The interpreter of an environment with the peers; `make bench-peers` sets one up."""
     tasks: tuple[str, ...] = ()
-    """Tasks for updates and profile; by default all of the paper's, and two of them."""
+    """Tasks for updates, repulsion and profile; by default the paper's."""
     quick: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Only see that it works: few rounds, one task."""
 

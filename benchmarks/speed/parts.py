@@ -57,6 +57,12 @@ PARTS = {
         ),
         lambda effort, _: updates.measure(list(effort.tasks), rounds=effort.rounds, count=effort.updates),
     ),
+    "repulsion": Part(
+        "Updates of an environment step with each kind of repulsion; milliseconds",
+        f"{'task':17}{'repulsion':14}{'ms':>8}{'ratio':>7}",
+        lambda row: f"{row['task']:17}{row['repulsion']:14}{row['ms']:>8.2f}{row['ratio']:>7.2f}",
+        lambda effort, _: updates.cost_of_repulsion(list(effort.tasks), rounds=effort.rounds, count=effort.updates),
+    ),
     "profile": Part(
         "What an update's operations spend their time on, in per cent",
         f"{'task':17}{'update':18}{'operations':>11}" + "".join(f"{name:>12}" for name in profile.NAMES),

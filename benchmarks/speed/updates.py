@@ -57,6 +57,20 @@ def measure(tasks: list[str], *, rounds: int, count: int) -> Iterator[dict[str, 
             yield {"task": task, "update": case.name, **compare(case, rounds=rounds, count=count)}
 
 
+def cost_of_repulsion(tasks: list[str], *, rounds: int, count: int) -> Iterator[dict[str, Any]]:
+    """Yield a row for each task and kind of repulsion: what the updates of an environment step cost, timed by turns."""
+    kinds = {"none": "5 actors", "the paper's": "5 actors, paper's AR", "default": "5 actors with AR"}
+    for task in tasks:
+        cases = {case.name: case for case in cases_of(task)}
+        names = ["critic", *kinds.values()]
+        times = by_turns([lambda case=cases[name]: case.loop(count) for name in names], rounds)  # type: ignore[misc]
+        critic, *actors = (1e3 * time / count for time in times)
+        share = paper_table()[task]["actor_coefficient"] / MEMBERS  # updates of each actor per environment step
+        total = {kind: critic + share * time for kind, time in zip(kinds, actors, strict=True)}
+        for kind, ms in total.items():
+            yield {"task": task, "repulsion": kind, "ms": ms, "ratio": ms / total["the paper's"]}
+
+
 def peak_gflops(rounds: int) -> float:
     """Return the GFLOP/s of large matrix products, the most that the machine can reach."""
     cube = jax.random.normal(jax.random.key(0), (1024, 1024))
