@@ -266,7 +266,7 @@ def sources(archive: Archive, slots: np.ndarray, felt: TargetPolicies | None, me
         `shares`: the share of the population's members, and of the archived policies by the environment steps at which
         they were added; the shares sum to 1. `acting`: the share of the repelling weights that still had a gradient.
     """
-    force, weight = {"members": float(measured.living.pull.sum())}, float((measured.living.pull > 0).sum())
+    force, weight = {"members": float(measured.living.pull.sum())}, float(measured.living.pull.size)
     if felt is not None:
         assert measured.archived is not None
         repelling = np.maximum(np.asarray(felt.weights, np.float64), 0)

@@ -65,7 +65,7 @@ def check(env: str | Maker, *, max_episode_steps: int | None = None, kwargs: dic
         if len(actions.shape) != 1 or actions.shape[0] == 0:
             raise UserError(f"{env_id} has actions of shape {actions.shape}; ARAC needs a vector of at least one.")
         if not (np.isfinite(actions.low).all() and np.isfinite(actions.high).all()):
-            raise UserError(f"{env_id} has actions without bounds; wrap it in gymnasium's RescaleAction or clip them.")
+            raise UserError(f"{env_id} has actions without bounds; declare finite ones in its action_space.")
         observations = made.observation_space
         if not isinstance(observations, Box) or len(observations.shape) != 1 or observations.shape[0] == 0:
             raise UserError(f"{env_id} has observations {observations}; ARAC needs numbers.")

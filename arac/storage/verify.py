@@ -4,10 +4,11 @@ import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from arac.algorithms.base import State
 from arac.errors import UserError
 from arac.storage import checkpoint, manifest, pytree_io, run_folder
 from arac.storage.manifest import Manifest, Segment
@@ -25,7 +26,7 @@ def examine(folder: Path) -> Iterator[Finding]:
     """Yield the findings on a run folder, in the order in which `arac resume` would read its files.
 
     Raises:
-        UserError: if the folder holds no run, or one that cannot be examined here.
+        UserError: if the folder holds no run, or there is too little memory to load its checkpoints.
     """
     try:
         description, goal = run_folder.read(folder)
@@ -37,16 +38,14 @@ def examine(folder: Path) -> Iterator[Finding]:
     title = f"{description.algorithm.title} on {description.env.id}, seed {description.seed}"
     yield Finding("sound", f"config.toml: {title}, {goal:,} steps")
     yield from _surroundings(folder)
-    replay = _Replay(folder, description)
+    replay, outline = _Replay(folder, description), description.outline()
     newest: Manifest | None = None
     for path in reversed(checkpoint.list_checkpoints(folder)):
         name = f"checkpoint {int(path.name):,}"
         try:
-            found, text = _checkpoint(path, description, replay)
+            found, text = _checkpoint(path, description, outline, replay)
             newest = newest or found
             yield Finding("sound", f"{name}: {text}")
-        except UserError:  # too little memory to look at it, or a newer format: nothing that is damaged
-            raise
         except (OSError, ValueError) as error:
             yield Finding("damaged", f"{name}: {error}")
     yield from _metrics(folder, newest)
@@ -67,7 +66,7 @@ def _surroundings(folder: Path) -> Iterator[Finding]:
         yield Finding("note", f"{path.relative_to(folder)} was found broken by an earlier resume and set aside")
 
 
-def _checkpoint(path: Path, description: RunSpec, replay: "_Replay") -> tuple[Manifest, str]:
+def _checkpoint(path: Path, description: RunSpec, outline: State, replay: "_Replay") -> tuple[Manifest, str]:
     """Return a checkpoint's manifest and a summary of its content.
 
     Raises:
@@ -76,7 +75,7 @@ def _checkpoint(path: Path, description: RunSpec, replay: "_Replay") -> tuple[Ma
     found = manifest.read(path / "manifest.json")
     if different := description.differences(found.run):
         raise ValueError(f"it is of another configuration: {'; '.join(different)}")
-    state: Any = checkpoint.read_state(path, found, description.outline())
+    state = checkpoint.read_state(path, found, outline)
     transitions = replay.check(found)
     arrays = f"{len(pytree_io.to_arrays(state))} arrays"
     return found, f"generation {found.generation:,}, {arrays}, {transitions:,} transitions in replay"
