@@ -44,7 +44,7 @@ train: .venv/.train  ## trains ARAC on HalfCheetah for about five minutes and sh
 	$(BIN)/arac train HalfCheetah-v5 $(DEMONSTRATION)
 
 demonstration: .venv/.train  ## `make train` with the seeds 0 to 4, and a table of what came out: 25 minutes
-	$(BIN)/python benchmarks/demonstration.py
+	$(BIN)/python -m benchmarks.demonstration
 
 # Whatever else the machine has to do comes first.
 IDLE := $(shell command -v chrt >/dev/null && echo "chrt --idle 0" || echo "nice -n 19")
@@ -99,7 +99,7 @@ wheel: .venv/.docs  ## the sdist and the wheel, in dist/
 
 bench: .venv/.train  ## how fast it is: against the machine's limit, growth, phases, start; and what checkpoints cost: half an hour
 	$(BIN)/python -m benchmarks.speed updates profile growth phases start --out results/bench
-	$(BIN)/python benchmarks/saving.py
+	$(BIN)/python -m benchmarks.saving
 
 .venv-peers/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-peers
@@ -110,7 +110,7 @@ bench-peers: .venv/.train .venv-peers/.ready  ## whole runs against SBX and Stab
 	$(BIN)/python -m benchmarks.speed peers --out results/bench
 
 against-sb3: .venv-peers/.ready  ## what TD3 and SAC learn beside Stable-Baselines3's: half an hour
-	.venv-peers/bin/python benchmarks/against_sb3.py
+	.venv-peers/bin/python -m benchmarks.against_sb3
 
 test-sb3: .venv-peers/.ready  ## our agents in Stable-Baselines3's own evaluation, in an environment of its own: a minute
 	.venv-peers/bin/python -m pytest tests/agents/test_sb3.py

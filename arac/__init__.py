@@ -40,7 +40,7 @@ _MODULES = {
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: worker processes need none of them and start sooner."""
-    classes = {} if name in __all__ or name.startswith("_") else _agent_classes()
+    classes = {} if name in __all__ or not name[0].isupper() else _agent_classes()
     if name not in __all__ and name not in classes:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = classes.get(name) or getattr(import_module(_MODULES.get(name, "arac.agents.classes")), name)

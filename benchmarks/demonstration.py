@@ -1,6 +1,6 @@
 """Runs of `make train` with several seeds, and a table of their returns.
 
-    python benchmarks/demonstration.py [--seeds 0 1 2 3 4] [--out results/demonstration]
+    python -m benchmarks.demonstration [--seeds 0 1 2 3 4] [--out results/demonstration]
 
 The command is that of the Makefile, with a seed and a run folder. A finished run is not repeated; an interrupted one is
 resumed.

@@ -1,6 +1,6 @@
 """The cost of checkpoints: their share of a Hopper run with default settings, and its growth with replay.
 
-    python benchmarks/saving.py [--json results/saving.json]
+    python -m benchmarks.saving [--json results/saving.json]
 
 First, 1,000,000 Hopper-sized transitions are added to a default replay, with a checkpoint every 10,000 as in a run, and
 the saves are timed at each size. Then ARAC trains on Hopper-v5 with default settings for 30,000 steps, and the time of

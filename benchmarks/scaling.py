@@ -1,6 +1,6 @@
 """The cost of sweeps and of rollouts on Ray, and the model of docs/scaling.md compared with measurements.
 
-    python benchmarks/scaling.py [jobs rollouts grid] [--json results/scaling.json] [--runs runs/table]
+    python -m benchmarks.scaling [jobs rollouts grid] [--json results/scaling.json] [--runs runs/table]
 
 jobs: a sweep of four short runs, one at a time and two at a time, in turns; and the model's prediction for both.
 rollouts: an evaluation of ARAC's population on local workers and on Ray, in turns; and the bytes sent over the network.

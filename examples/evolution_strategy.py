@@ -59,7 +59,7 @@ def generation(context: Context[ESConfig], state: State) -> tuple[State, Evaluat
     config = context.config
     key = stream_key(context.seed, "candidates", state.generation)
     actors = drawn(state.mean, key, config.population_size, config.spread)
-    episodes = [episode for [episode] in context.rollouts.judge(actors, state.generation, 1)]
+    episodes = [episode for [episode] in context.rollouts.evaluate_fitness(actors, state.generation, 1)]
     fitness = np.array([episode.total for episode in episodes])
     parents = take(actors, top_k(fitness, config.parents))
     learned = State(

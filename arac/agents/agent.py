@@ -267,12 +267,12 @@ class Agent:
             title = f"{self.algorithm.title} · {self.env.id} · seed {self.description.seed}"
             display = choose(progress, pace, title, getattr(self.config, "archive_capacity", None), show=show)
             told = informed(callbacks, self, run.folder if run else None)
-            with progress.handle_signals(), self._training_pool() as pool, display, told as audience:
+            with progress.handle_signals(), self._training_pool() as pool, display, told as callback_list:
                 rollouts = Rollouts(pool, self.description.seed, progress)
                 context = Context(self.config, self.env, self.description.seed, target, self.replay, rollouts, progress)
                 checkpointer = Checkpointer(context, run, self)
-                audience.outcome = loop.train(self.algorithm, context, checkpointer, display, audience)
-        if audience.outcome == "interrupted":
+                callback_list.outcome = loop.train(self.algorithm, context, checkpointer, display, callback_list)
+        if callback_list.outcome == "interrupted":
             raise Interrupted
 
     def _update_state(self, state: State, evaluation: Evaluation | None) -> None:

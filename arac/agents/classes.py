@@ -60,6 +60,7 @@ def _class_of(algorithm: registry.Algorithm) -> type[Agent]:
 
 # The class of each algorithm, by the algorithm's name.
 AGENTS = {name: _class_of(algorithm) for name, algorithm in registry.ALGORITHMS.items()}
+globals().update({kind.__name__: kind for kind in AGENTS.values()})
 
 
 def load(path: str | os.PathLike[str], **options: Any) -> Agent:

@@ -34,11 +34,11 @@ class ReproduceArgs:
     steps: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
     """Environment steps of each run (didactic: gradient steps). Each experiment has a small number of its own."""
     seeds: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
-    """Runs of each system on each task, with the seeds 0, 1, …"""
+    """Runs of each algorithm on each task, with the seeds 0, 1, …"""
     envs: Annotated[tuple[str, ...], tyro.conf.arg(metavar="ENV")] = ()
     """The tasks, where there is a choice: `arac list envs`."""
     algos: Annotated[tuple[str, ...], tyro.conf.arg(metavar="ALGO")] = ()
-    """The systems, for curves and table: `arac list algos`."""
+    """The algorithms, for curves, table and deceptive: `arac list algos`."""
     full: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """At the paper's scale, but for the flags above. How long that takes is said first, and asked."""
     yes: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False

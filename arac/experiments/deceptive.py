@@ -157,7 +157,7 @@ def show(size: Size, parent: Path, out: Path) -> str:
         for seed in range(size.seeds)
         for system in systems(size)
     }
-    finished = only_measured(list(kinds), parent, "outcome.json")
+    finished = only_measured(list(kinds), parent, "outcome.json", {job.name: job.steps for job in plan(size)})
     outcomes = [outcome(*kinds[name], parent / name) for name in finished]
     table = as_table(outcomes, size) + so_far(len(finished), len(kinds))
     write(out, "deceptive", table, as_numbers(outcomes, size))

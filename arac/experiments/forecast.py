@@ -138,7 +138,7 @@ class _MadeUp:
         )
 
     def run(self, tasks: list[Task], progress: Progress) -> list[Episode]:
-        self.evaluated += sum(task.stream == "evaluate" for task in tasks)
+        self.evaluated += sum(task.stream in ("evaluate", "confirm") for task in tasks)
         return [self._episode] * len(tasks)
 
 

@@ -129,7 +129,7 @@ def _kinds(size: Size) -> list[tuple[str, str, int]]:
 def show(size: Size, parent: Path, out: Path) -> str:
     """Write table, numbers and pictures of the finished runs into `out`, and return the table."""
     kinds = {run_name(env, slug(variant), seed): (env, variant, seed) for env, variant, seed in _kinds(size)}
-    finished = only_measured(list(kinds), parent, "outcome.json")
+    finished = only_measured(list(kinds), parent, "outcome.json", {job.name: job.steps for job in plan(size)})
     outcomes = [outcome(*kinds[name], parent / name) for name in finished]
     table = as_table(outcomes) + so_far(len(finished), len(kinds))
     write(out, "repulsion", table, as_numbers(outcomes, size))

@@ -175,11 +175,11 @@ def learner_updates(
 
             def delayed(_: None) -> tuple[Learner, Float[Array, ""]]:
                 actor, loss = actor_step(update_config, learner.actor, critic.critic.online, batch.observation)
-                with_soft_target = (
+                moved_critic = (
                     _with_soft_target(critic, update_config.tau) if update_config.critic_target == "delayed" else critic
                 )
                 return Learner(
-                    actor, soft_update(learner.target_policy, actor.policy, update_config.tau), with_soft_target
+                    actor, soft_update(learner.target_policy, actor.policy, update_config.tau), moved_critic
                 ), loss
 
             def kept(_: None) -> tuple[Learner, Float[Array, ""]]:

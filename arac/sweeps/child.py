@@ -33,8 +33,9 @@ def carry_out(job: Job, folder: Path, cpus: int) -> None:
     else:
         task: dict[str, Any] = {"max_episode_steps": job.max_episode_steps, "env_kwargs": job.env_kwargs or None}
         agent = kind(job.env, seed=job.seed, **task, **settings)
+        _say(f"{agent.algorithm.title} on {agent.env.id}, seed {job.seed}, {job.steps:,} steps, into {folder}")
         agent.learn(job.steps, run_dir=folder, progress_bar=True)
-    with suppress(OSError, ValueError):  # unreadable metrics give no curve; the run itself is finished
+    with suppress(OSError, ValueError, LookupError):  # unreadable metrics give no curve; the run itself is finished
         run_curve.draw(folder, f"{agent.algorithm.title} on {agent.env.id}, seed {job.seed}")
 
 

@@ -1,7 +1,7 @@
 """The small files of finished runs, copied to where they can be committed: no checkpoints and no replay."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from arac.errors import UserError
@@ -45,13 +45,13 @@ def missing(jobs: Sequence[Job], parent: Path | None, measured: str | None = Non
     return [job for job in jobs if parent is None or not _is_kept(job, parent / job.name, measured)]
 
 
-def only_measured(names: Sequence[str], parent: Path, measured: str) -> list[str]:
+def only_measured(names: Sequence[str], parent: Path, measured: str, steps: Mapping[str, int]) -> list[str]:
     """Return the names of the runs below `parent` that are finished and have the file `measured`.
 
     Raises:
         UserError: if there are none.
     """
-    found = [name for name in names if measured_at(parent / name / measured) is not None]
+    found = [name for name in names if (measured_at(parent / name / measured) or 0) >= steps[name]]
     if not found:
         raise UserError(f"No run in {parent} is finished yet; leave out --show to train.")
     return found

@@ -57,7 +57,8 @@ class RunProcess:
                 stdout=log,
                 stderr=log,
                 process_group=0,  # so that Ctrl-C does not reach it; `ask_to_stop` ends it
-                env={**one_thread(), **_graphics(resources.gpus)},
+                # JAX tells of devices that are not there.
+                env={"TF_CPP_MIN_LOG_LEVEL": "2", **one_thread(), **_graphics(resources.gpus)},
             )
         os.close(lifeline)
         if self._cores.numbers:

@@ -123,7 +123,7 @@ def _hand_over(entry: Entry, on_finish: Callable[[Job], None]) -> None:
     """Call `on_finish` for a finished run; if it fails, mark the run as failed, so that the others continue."""
     try:
         on_finish(entry.job)
-    except (UserError, EnvironmentFailure) as error:
+    except (UserError, EnvironmentFailure, OSError) as error:
         entry.state, entry.said = "failed", str(error)
 
 

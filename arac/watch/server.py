@@ -58,7 +58,7 @@ class Server(ThreadingHTTPServer):
         except (OSError, OverflowError) as error:
             reason = error.strerror if isinstance(error, OSError) else "ports end at 65535"
             raise UserError(
-                f"--port {port} cannot be had ({reason}); choose another, or leave it out for a free one."
+                f"Cannot bind port {port} ({reason}); choose another with --port, or leave it out for a free one."
             ) from None
         port = self.server_address[1]
         self.address = f"http://{_HOST}:{port}/"

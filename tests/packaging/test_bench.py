@@ -1,5 +1,7 @@
 """What the benchmarks count and keep; the times themselves are nobody's promise."""
 
+import importlib
+import importlib.util
 import json
 import subprocess
 import sys
@@ -181,3 +183,11 @@ def test_an_option_that_xla_does_not_know_is_left_out(monkeypatch):
         assert jit._known_options() is None
     finally:
         jit._known_options.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["demonstration", "saving", "scaling", "against_sb3"])
+def test_every_benchmark_is_a_module(name):
+    """They are started as `python -m benchmarks.NAME`; that beside Stable-Baselines3 only where that is installed."""
+    assert importlib.util.find_spec(f"benchmarks.{name}") is not None
+    if name != "against_sb3":
+        importlib.import_module(f"benchmarks.{name}")

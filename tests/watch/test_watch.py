@@ -335,9 +335,12 @@ def test_a_new_run_in_the_same_place_is_followed(tmp_path, monkeypatch):
         (["."], r"\S+ holds no run: there is no config\.toml in it\."),
         (
             ["run", "--port", "TAKEN"],
-            r"--port \d+ cannot be had \(Address already in use\); choose another, or leave .*",
+            r"Cannot bind port \d+ \(Address already in use\); choose another with --port, or leave .*",
         ),
-        (["run", "--port", "70000"], r"--port 70000 cannot be had \(ports end at 65535\); choose another, or leave .*"),
+        (
+            ["run", "--port", "70000"],
+            r"Cannot bind port 70000 \(ports end at 65535\); choose another with --port, or leave .*",
+        ),
     ],
 )
 def test_what_cannot_be_watched_is_refused_in_a_sentence(tmp_path, capsys, words, said):

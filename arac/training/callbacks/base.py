@@ -85,12 +85,12 @@ class CallbackList:
 @contextmanager
 def informed(callbacks: Sequence[Callback], agent: "Agent", run_dir: Path | None) -> Iterator[CallbackList]:
     """Call `on_start` of the callbacks, and at the end of the run, whatever its outcome, `on_end` of those started."""
-    audience = CallbackList(callbacks, agent)
+    callback_list = CallbackList(callbacks, agent)
     with ExitStack() as begun:
         for each in callbacks:
             each.on_start(agent, run_dir)
-            begun.callback(audience.end, each)
-        yield audience
+            begun.callback(callback_list.end, each)
+        yield callback_list
 
 
 def as_list(callbacks: Callbacks) -> list[Callback]:
