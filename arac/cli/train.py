@@ -48,13 +48,13 @@ class TrainArgs(Generic[ConfigT]):
     """Gymnasium id, such as Hopper-v5 or module:Name-v0, or a short name that `arac list envs` shows."""
     config: tyro.conf.OmitArgPrefixes[ConfigT]
     algo: str = "arac"
-    """Which system: `arac list algos` shows them."""
+    """Which algorithm: `arac list algos` shows them."""
     steps: int = 1_000_000
     """Environment steps to train for."""
     seed: int = 0
     """Fixes every random number of the run."""
     run_dir: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
-    """A new folder for the run; by default one below runs/, named after task, system and seed."""
+    """A new folder for the run; by default one below runs/, named after task, algorithm and seed."""
     preset: Literal["paper", "paper-letter", "published", "public-code", "none"] = "paper"
     """paper: start from the paper's parameters for this task (for ERL, its authors'); paper-letter: and from the
     paper's attraction and repulsion to the letter; published, public-code: ERL and CERL as their papers or their
