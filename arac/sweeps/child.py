@@ -16,6 +16,8 @@ from arac.learning.jit import keep_between_runs
 from arac.sweeps.jobs import Job
 from arac.utils.processes import end_with
 
+STOPPED = 130  # the exit status of a run that was asked to stop
+
 
 def carry_out(job: Job, folder: Path, cpus: int) -> None:
     """Train the job's run to its end, from its last checkpoint if it has one.
@@ -51,4 +53,7 @@ def _say(sentence: str) -> None:
 if __name__ == "__main__":
     lifeline, job, folder, cpus = sys.argv[1:]
     end_with(int(lifeline))
-    sys.exit(exit_status(lambda: carry_out(Job(**json.loads(job)), Path(folder), int(cpus))))
+    status = exit_status(lambda: carry_out(Job(**json.loads(job)), Path(folder), int(cpus)))
+    if status == STOPPED:
+        _say("stopped; the checkpoint is written")
+    sys.exit(status)
