@@ -5,7 +5,7 @@ The summaries over runs follow Agarwal et al., "Deep reinforcement learning at t
 of runs. Runs are the last axis; leading axes, such as one for bootstrap draws, are kept in the result.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -134,6 +134,21 @@ def improvement_interval(scores: Scores, others: Scores) -> Interval:
     ends = np.array([[_score_bound(*one, end) - one[0] for one in each] for end in (0.0, 1.0)])
     below, above = np.sqrt((ends**2).sum(1)) / len(common)
     return Interval(value, value - float(below), value + float(above))
+
+
+def difference_interval(values: Sequence[float], others: Sequence[float]) -> Interval:
+    """Return the difference of two means with Welch's 95 % t interval, which allows for unequal variances."""
+    value = float(np.mean(values) - np.mean(others))
+    if min(len(values), len(others)) < LEAST_RUNS:
+        return Interval(value, np.nan, np.nan)
+    from scipy.special import stdtrit
+
+    errors = np.array([np.var(of_side, ddof=1) / len(of_side) for of_side in (values, others)])
+    if not errors.any():
+        return Interval(value, value, value)
+    freedom = errors.sum() ** 2 / (errors**2 / (np.array([len(values), len(others)]) - 1)).sum()
+    half = float(stdtrit(freedom, 1 - ERROR / 2) * np.sqrt(errors.sum()))
+    return Interval(value, value - half, value + half)
 
 
 def _score_bound(estimate: float, ours: int, theirs: int, end: float) -> float:

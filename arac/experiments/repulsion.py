@@ -19,7 +19,7 @@ from jaxtyping import Float
 from arac.agents.agent import Agent
 from arac.agents.classes import load
 from arac.algorithms.arac import ARACConfig
-from arac.analysis.statistics import improvement_interval
+from arac.analysis.statistics import difference_interval, improvement_interval
 from arac.errors import UserError
 from arac.experiments import repulsion_figures
 from arac.experiments.outputs import so_far, write
@@ -87,6 +87,7 @@ class Outcome:
     course: Course
     from_archived: float | None  # KL(elite || archived policy) of whole policies, the mean over the archive
     kl: Float[np.ndarray, "member member"]  # KL(row || column) over many states
+    repelled_entropy: float | None  # mean entropy of all but the elites, less the elites', in the same states
     action_distance: float  # between actions without noise, the mean over pairs of members and many states
     own_neighbours: Float[np.ndarray, " state"]  # how often an action's nearest neighbour is the same agent's
     points: Float[np.ndarray, "state member sample 2"]  # actions through t-SNE; no states where they are not drawn
@@ -156,6 +157,8 @@ def measure(folder: Path) -> None:
     found = {
         "env_steps": agent.state.env_steps,
         "from_archived": _from_archived(agent.state, several, noise),
+        "entropies": entropies(agent.state.population, several, noise).tolist(),
+        "elites": agent.state.elites.tolist(),
         "kl": np.asarray(pairwise_kl(agent.state.population, several, noise), np.float64).tolist(),
         "action_distance": action_distance(agent, several),
         "own_neighbours": [own_neighbours(of_state) for of_state in actions],
@@ -173,6 +176,7 @@ def outcome(env: str, variant: str, seed: int, folder: Path) -> Outcome:
         seed=seed,
         course=course_of(folder, description.config.warmup_steps),
         from_archived=found["from_archived"],
+        repelled_entropy=repelled_entropy(found["entropies"], found["elites"]) if "entropies" in found else None,
         kl=np.array(found["kl"]),
         action_distance=found["action_distance"],
         own_neighbours=np.array(found["own_neighbours"]),
@@ -190,6 +194,18 @@ def action_distance(agent: Agent, states: np.ndarray) -> float:
     """Return the mean distance between the actions without noise of two members, over pairs and states."""
     actions = np.asarray(jax.vmap(lambda policy: policy.mode(states))(agent.state.population))
     return float(np.mean([np.linalg.norm(one - other, axis=-1) for one, other in combinations(actions, 2)]))
+
+
+def entropies(population: Any, states: Any, noise: Any) -> Float[np.ndarray, " member"]:
+    """Return each member's mean entropy in the given states, in nats."""
+    log_probs = jax.jit(jax.vmap(lambda policy: policy.sample(states, noise)[1].mean()))(population)
+    return -np.asarray(log_probs, np.float64)
+
+
+def repelled_entropy(entropies: Sequence[float], elites: Sequence[int]) -> float | None:
+    """Return the mean entropy of all members but the elites, less that of the elites; None if all are elites."""
+    others = np.delete(np.asarray(entropies), elites)
+    return float(others.mean() - np.take(entropies, elites).mean()) if len(others) else None
 
 
 def own_neighbours(actions: Float[np.ndarray, "member sample action"]) -> float:
@@ -223,23 +239,26 @@ def _from_archived(state: Any, observation: Any, noise: Any) -> float | None:
 def as_table(outcomes: Sequence[Outcome]) -> str:
     lines = [
         "| task | ARAC with | KL between agents at the end | least KL after 30 % | entropy after 30 % | "
-        "distance of actions | nearest action is of the same agent | KL from archived policies | champion's return | "
-        "better than lambda 0 |",
-        f"| {' | '.join(['---'] * 10)} |",
+        "less lambda 0's | repelled less elites | distance of actions | nearest action is of the same agent | "
+        "KL from archived policies | champion's return | better than lambda 0 |",
+        f"| {' | '.join(['---'] * 12)} |",
     ]
     for env in dict.fromkeys(outcome.env for outcome in outcomes):
         of_env = [outcome for outcome in outcomes if outcome.env == env]
         for variant in dict.fromkeys(outcome.variant for outcome in of_env):
             ours = [outcome for outcome in of_env if outcome.variant == variant]
+            baseline = [outcome for outcome in of_env if outcome.variant == BASELINE]
             cells = [
                 _all([outcome.mean_kl for outcome in ours], ".2f"),
                 _all([outcome.least_kl for outcome in ours], ".2f"),
                 _all([outcome.entropy for outcome in ours], ".2f"),
+                _entropy_difference(ours, baseline),
+                _all([outcome.repelled_entropy for outcome in ours if outcome.repelled_entropy is not None], ".2f"),
                 _all([outcome.action_distance for outcome in ours], ".2f"),
                 _all([float(outcome.own_neighbours.mean()) for outcome in ours], ".0%"),
                 _all([outcome.from_archived for outcome in ours if outcome.from_archived is not None], ".2f"),
                 _all([outcome.course.returns[-1] for outcome in ours], ",.0f"),
-                _improvement(ours, [outcome for outcome in of_env if outcome.variant == BASELINE]),
+                _improvement(ours, baseline),
             ]
             lines.append(f"| {env} | {variant} | {' | '.join(cells)} |")
     members = len(outcomes[0].kl)
@@ -247,7 +266,9 @@ def as_table(outcomes: Sequence[Outcome]) -> str:
         "",
         "Means over seeds, each seed's own in brackets; divergences in nats. KL between agents: over pairs, at the end "
         f"on {STATES_FOR_KL} states that these agents visit; the least at any evaluation after "
-        "30 % of the steps. Distance of actions: without noise, on the same states. "
+        "30 % of the steps. Entropy: the mean over these evaluations, in nats; less lambda 0's, with the 95 % interval "
+        "of the difference (Welch's); and of the members that are not elites less that of the elites, at the end in "
+        "the same states. Distance of actions: without noise, on the same states. "
         f"Neighbours: over {STATES} states with {ACTIONS} actions of each of {members} agents, in "
         f"the space of actions; {100 / members:.0f} % is what agents that act alike would have. From archived "
         "policies: of the elites. Better than lambda 0: the probability that a run's champion ends with a higher "
@@ -266,6 +287,15 @@ def _improvement(ours: Sequence[Outcome], others: Sequence[Outcome]) -> str:
     return f"{found.value:.0%} ({found.low:.0%} to {found.high:.0%})"
 
 
+def _entropy_difference(ours: Sequence[Outcome], others: Sequence[Outcome]) -> str:
+    if not ours or not others or ours[0].variant == BASELINE:
+        return "-"
+    found = difference_interval([one.entropy for one in ours], [one.entropy for one in others])
+    if np.isnan(found.low):
+        return f"{found.value:+.2f}"
+    return f"{found.value:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
+
+
 def _all(values: list[float], form: str) -> str:
     return f"{np.mean(values):{form}} ({', '.join(f'{value:{form}}' for value in values)})" if values else "-"
 
@@ -274,7 +304,8 @@ def as_numbers(outcomes: Sequence[Outcome], size: Size) -> dict[str, Any]:
     runs = [
         {
             "env": o.env, "variant": o.variant, "seed": o.seed, "mean_kl": o.mean_kl, "kl": o.kl.tolist(),
-            "least_kl": o.least_kl, "entropy": o.entropy, "action_distance": o.action_distance,
+            "least_kl": o.least_kl, "entropy": o.entropy, "repelled_entropy": o.repelled_entropy,
+            "action_distance": o.action_distance,
             "own_neighbours": float(o.own_neighbours.mean()), "from_archived": o.from_archived,
             "champion_return": float(o.course.returns[-1]),
             "course": {name: getattr(o.course, name).tolist() for name in ("steps", "kl", "entropy", "returns")},

@@ -6,6 +6,7 @@ from scipy import stats
 
 from arac.analysis.statistics import (
     area,
+    difference_interval,
     final,
     improvement_interval,
     interquartile_interval,
@@ -172,3 +173,15 @@ def test_profiles_against_rliable():
     thresholds = np.linspace(-2, 6, 30)
     theirs = library.score_distributions(stacked(SCORES), thresholds)
     np.testing.assert_allclose(performance_profile(SCORES, thresholds), theirs)
+
+
+def test_the_interval_of_a_difference_is_scipys_welch():
+    ours, others = RNG.normal(1, 2, 4), RNG.normal(0, 0.5, 6)
+    found = difference_interval(ours, others)
+    expected = stats.ttest_ind(ours, others, equal_var=False).confidence_interval()
+    assert found == pytest.approx((ours.mean() - others.mean(), expected.low, expected.high))
+
+
+def test_a_difference_of_few_or_of_equal_runs():
+    assert np.isnan(difference_interval([1.0, 2.0], [0.0, 1.0, 2.0]).low)
+    assert difference_interval([1.0] * 3, [0.0] * 3) == (1.0, 1.0, 1.0)

@@ -1,6 +1,7 @@
 """How far apart agents are: the measures against known cases, and the experiment on runs that are over in seconds."""
 
 import json
+import math
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -141,6 +142,28 @@ def test_the_distance_of_actions_is_the_mean_over_pairs_and_states():
     jax.tree_util.register_pytree_node(Still, lambda one: ((one.action,), None), lambda _, parts: Still(*parts))
     agent = SimpleNamespace(state=SimpleNamespace(population=Still(jnp.asarray(positions))))
     assert repulsion.action_distance(agent, np.zeros((7, 3))) == pytest.approx((5 + 8 + 5) / 3)
+
+
+def test_entropies_are_those_of_normal_distributions():
+    scales = np.array([0.5, 1.0, 2.0])
+
+    class Normal:
+        def __init__(self, scale):
+            self.scale = scale
+
+        def sample(self, states, noise):
+            log_prob = (-(noise**2) / 2 - jnp.log(self.scale) - math.log(2 * math.pi) / 2).sum(-1)
+            return self.scale * noise, log_prob
+
+    jax.tree_util.register_pytree_node(Normal, lambda one: ((one.scale,), None), lambda _, parts: Normal(*parts))
+    noise = RNG.normal(size=(20_000, 2))
+    found = repulsion.entropies(Normal(jnp.asarray(scales)), np.zeros((20_000, 3)), noise)
+    np.testing.assert_allclose(found, 2 * (np.log(scales) + 0.5 * math.log(2 * math.pi * math.e)), atol=0.05)
+
+
+def test_repelled_members_are_compared_with_the_elites():
+    assert repulsion.repelled_entropy([1.0, 2.0, 4.0, 8.0], [2, 0]) == pytest.approx(5.0 - 2.5)
+    assert repulsion.repelled_entropy([1.0, 2.0], [0, 1]) is None
 
 
 def test_the_papers_scale_is_humanoid():
