@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from arac.algorithms.base import Context, Evaluation, evaluate, evaluation_due, measure, summary
+from arac.algorithms.base import Context, Evaluation, finish_generation, summary
 from arac.algorithms.config import Config
 from arac.envs import EnvSpec
 from arac.models.policies import DeterministicPolicy
@@ -68,10 +68,7 @@ def generation(context: Context[ESConfig], state: State) -> tuple[State, Evaluat
         env_steps=state.env_steps + sum(len(episode) for episode in episodes),
     )
     context.replay.extend(episodes)
-    if not evaluation_due(context, state.env_steps, learned.env_steps):
-        return learned, None
-    played = evaluate(context, learned.population, state.generation)
-    return learned, measure(context, learned, played, summary(fitness))
+    return finish_generation(context, state, learned, summary(fitness))
 
 
 def drawn(mean: DeterministicPolicy, key: jax.Array, count: int, spread: float) -> DeterministicPolicy:

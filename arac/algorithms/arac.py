@@ -3,31 +3,34 @@
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from arac.algorithms.base import (
     Context,
     Evaluation,
+    UpdateBudget,
     confirm,
     evaluate,
     evaluation_due,
-    learning_steps,
+    explore,
     measure,
+    run_chunks,
     soft_update_config,
 )
 from arac.algorithms.config import SoftConfig
 from arac.envs import EnvSpec
 from arac.errors import UserError
+from arac.learning.forces import ForceConfig, ForceMetrics, Forces
 from arac.learning.losses import Base, Divergence, TargetPolicies
 from arac.learning.sac_updates import (
     ActorLearner,
+    ActorMetrics,
     CriticLearner,
-    ForceMetrics,
-    Forces,
     UpdateConfig,
     actor_updates,
     critic_updates,
@@ -38,9 +41,10 @@ from arac.models.policies import FlowPolicy, Policy
 from arac.models.policies.custom import CustomPolicy, CustomPolicyAdapter
 from arac.models.stacked import take, vmap_init
 from arac.population.archive import Archive, FeltBy, Strategy, Targets, betas
-from arac.replay.episode import Acting
 from arac.utils.rng import stream_key, stream_rng
 from arac.utils.validation import Bounds, Count, NonNegative
+
+Trained: TypeAlias = tuple[ActorLearner, Forces | None]  # by the actors' updates: actors, and forces with lambda
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,17 +164,13 @@ def generation(context: Context[ARACConfig], state: State) -> tuple[State, Evalu
     config = context.config
 
     # Collect samples: one episode per agent, with noise.
-    warming_up = state.env_steps < config.warmup_steps
-    acting: Acting = "random" if warming_up else "explore"
-    hold = config.noise_hold
-    episodes = context.rollouts.explore(state.population, state.generation, acting, noise_hold=hold)
-    context.replay.extend(episodes)
+    episodes = explore(context, state)
     env_steps = state.env_steps + sum(len(episode) for episode in episodes)
 
     # Update critic, then actors: one mini-batch of the critic per new step, but none for the warm-up.
-    earned = learning_steps(config, state.env_steps), learning_steps(config, env_steps)
-    critic, critic_loss = update_critic(context, state, *earned)
-    learned, actor_losses, repulsion = update_actors(context, replace(state, critic=critic), *earned)
+    budget = UpdateBudget.earned(config, state.env_steps, env_steps)
+    critic, critic_loss = update_critic(context, state, budget)
+    learned, actor_losses, repulsion = update_actors(context, replace(state, critic=critic), budget)
     learned = replace(learned, generation=state.generation + 1, env_steps=env_steps)
     if not evaluation_due(context, state.env_steps, env_steps):
         return learned, None
@@ -178,7 +178,7 @@ def generation(context: Context[ARACConfig], state: State) -> tuple[State, Evalu
     # Evaluate actors, rank them, and archive them if they have been trained.
     played = evaluate(context, learned.population, state.generation)
     archive = state.archive
-    if not warming_up:
+    if state.env_steps >= config.warmup_steps:
         archive_rng = stream_rng(context.seed, "archive", state.generation)
         archive = archive.add(learned.population, played.fitness, env_steps, archive_rng)
     row = measure(
@@ -193,35 +193,41 @@ def generation(context: Context[ARACConfig], state: State) -> tuple[State, Evalu
     return replace(learned, elites=row.elites, archive=archive), row
 
 
-def update_critic(context: Context[ARACConfig], state: State, before: int, after: int) -> tuple[CriticLearner, float]:
-    """Train the critic on `after - before` mini-batches, divided equally among the elites' policies.
+def update_critic(context: Context[ARACConfig], state: State, budget: UpdateBudget) -> tuple[CriticLearner, float]:
+    """Train the critic with the updates of the budget, divided equally among the elites' policies.
 
     Returns:
         The critic, and the mean loss.
     """
-    config = context.config
-    fixed, view = soft_update_config(config), context.replay.view
     learner, total = state.critic, 0.0
     for slot, elite in enumerate(state.elites):
         policy = take(state.population, elite)
         key = stream_key(context.seed, "critic", state.generation, slot)
-        count = _share(after, slot, len(state.elites)) - _share(before, slot, len(state.elites))
-        for start, stop in context.progress.chunks("critic", count):
-            learner, loss = critic_updates(fixed, learner, policy, config.temperature, view, key, start, stop)
-            total += float(loss)  # float() waits, so that progress counts finished updates
-    return learner, total / max(after - before, 1)
+        train = partial(train_on_policy, context, policy, key)
+        learner, losses = run_chunks(context, "critic", budget.share(slot, len(state.elites)), train, learner)
+        total += sum(map(float, losses))
+    return learner, total / max(budget.count, 1)
+
+
+def train_on_policy(
+    context: Context[ARACConfig], policy: Policy, key: jax.Array, learner: CriticLearner, start: int, stop: int
+) -> tuple[CriticLearner, Float[Array, ""]]:
+    """Carry out updates `start` to `stop - 1` of the critic with one elite's policy; return it and the summed loss."""
+    config = context.config
+    fixed, view = soft_update_config(config), context.replay.view
+    return critic_updates(fixed, learner, policy, config.temperature, view, key, start, stop)
 
 
 def update_actors(
-    context: Context[ARACConfig], state: State, before: int, after: int
+    context: Context[ARACConfig], state: State, budget: UpdateBudget
 ) -> tuple[State, dict[str, float], dict[str, Any] | None]:
-    """Train each actor on `p (after - before) / M` mini-batches: by Eq. 5 if others repel or attract it, else by Eq. 2.
+    """Train each actor on p / M of the budget's mini-batches: by Eq. 5 if others repel or attract it, else by Eq. 2.
 
     Returns:
         The new state, the means of the updates' metrics, and the sources of repulsion if there was any.
     """
     config = context.config
-    count = _of_each_actor(config, after) - _of_each_actor(config, before)
+    count = budget.scaled(config.actor_coefficient, config.population_size)
     keys = jax.random.split(stream_key(context.seed, "actors", state.generation), config.population_size)
     slots, felt = sample_archive(context, state)
     forces = None
@@ -229,21 +235,16 @@ def update_actors(
     if config.ar_coefficient != 0 and (len(repelled) or felt is not None):
         forces = Forces(jnp.asarray(state.log_coefficient), jnp.asarray(repelled), jnp.asarray(state.elites), felt)
     # Without forces their settings do not matter, and must not cause another compilation.
-    of_updates = soft_update_config(config) if forces is None else update_config(config)
-    actors, sums = state.actors, []
-    for start, stop in context.progress.chunks("actors", count):
+    fixed = soft_update_config(config) if forces is None else update_config(config)
+    critic, view = state.critic.critic, context.replay.view
+
+    def train(carry: Trained, start: int, stop: int) -> tuple[Trained, tuple[ActorMetrics, ForceMetrics | None]]:
         actors, forces, metrics = actor_updates(
-            of_updates,
-            actors,
-            state.critic.critic,
-            config.temperature,
-            forces,
-            context.replay.view,
-            keys,
-            start,
-            stop,
+            fixed, carry[0], critic, config.temperature, carry[1], view, keys, start, stop
         )
-        sums.append(jax.device_get(metrics))
+        return (actors, forces), metrics
+
+    (actors, forces), sums = run_chunks(context, "actors", count, train, (state.actors, forces))
     if not sums:
         return state, {"actor_loss": 0.0, "entropy": 0.0, "archive_kl": 0.0}, None
     metrics, measured = jax.tree.map(lambda *parts: np.sum(parts, 0, np.float64) / count, *sums)
@@ -314,19 +315,10 @@ def first_log_coefficient(config: ARACConfig) -> float:
 
 def update_config(config: ARACConfig) -> UpdateConfig:
     """Return the settings that the actors' update loop is compiled for."""
-    return soft_update_config(config)._replace(
-        ar_divergence=config.ar_divergence,
-        ar_base=config.ar_base,
+    forces = ForceConfig(
+        divergence=config.ar_divergence,
+        base=config.ar_base,
         kl_clip=None if config.kl_clip == "none" else float(config.kl_clip),
-        ar_target=config.ar_target if config.ar_coefficient == "auto" else None,
+        target=config.ar_target if config.ar_coefficient == "auto" else None,
     )
-
-
-def _of_each_actor(config: ARACConfig, updates: int) -> int:
-    """Return how many mini-batches each actor has had after `updates` of the critic: p / M of them, rounded down."""
-    return int(updates * config.actor_coefficient / config.population_size)
-
-
-def _share(updates: int, slot: int, slots: int) -> int:
-    """Return how many of the first `updates` belong to a slot. The shares of all slots always add up to `updates`."""
-    return (updates + slot) // slots
+    return soft_update_config(config)._replace(forces=forces)

@@ -1,7 +1,7 @@
 """The parts that algorithms share apart from their updates: counting, scheduling and evaluation."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -10,13 +10,14 @@ import numpy as np
 
 from arac.algorithms.config import Config, ExplorationConfig, SoftConfig
 from arac.envs import EnvSpec
-from arac.learning.sac_updates import UpdateConfig, sample_batch
+from arac.learning.sac_updates import UpdateConfig
+from arac.learning.update_loop import sample_batch
 from arac.models.policies import DeterministicPolicy
 from arac.models.stacked import take, top_k
 from arac.population.diversity import pairwise_kl
 from arac.replay import buffer
 from arac.replay.buffer import ReplayBuffer, ReplayView
-from arac.replay.episode import Acting
+from arac.replay.episode import Acting, Episode
 from arac.rollout.rollouts import Rollouts
 from arac.utils.progress import Progress
 from arac.utils.rng import stream_key
@@ -47,6 +48,8 @@ class State(Protocol):
 
 StateT = TypeVar("StateT", bound=State)
 ExplorerT = TypeVar("ExplorerT", bound=ExplorationConfig)
+Carry = TypeVar("Carry")
+Metrics = TypeVar("Metrics")
 
 
 class Context(NamedTuple, Generic[ConfigT_co]):
@@ -96,40 +99,112 @@ def learning_steps(config: Config, env_steps: int) -> int:
     return max(env_steps - config.warmup_steps, 0)
 
 
+@dataclass(frozen=True)
+class UpdateBudget:
+    """The updates that a generation has earned: numbers `before` to `after - 1`, counted from the run's beginning.
+
+    Fractions are carried over to the next generation, since shares are differences of rounded totals.
+    """
+
+    before: int
+    after: int
+
+    @classmethod
+    def earned(cls, config: Config, before: int, after: int) -> "UpdateBudget":
+        """Return one update for each environment step after the warm-up, between two counts of environment steps."""
+        return cls(learning_steps(config, before), learning_steps(config, after))
+
+    @property
+    def count(self) -> int:
+        return self.after - self.before
+
+    def share(self, slot: int, slots: int) -> int:
+        """Return how many updates belong to a slot; the shares of all slots add up to `count`."""
+        return (self.after + slot) // slots - (self.before + slot) // slots
+
+    def scaled(self, factor: float, divisor: int) -> int:
+        """Return `count * factor / divisor` as a whole number."""
+        return int(self.after * factor / divisor) - int(self.before * factor / divisor)
+
+
+def run_chunks(
+    context: Context[Config],
+    phase: str,
+    count: int,
+    update: Callable[[Carry, int, int], tuple[Carry, Metrics]],
+    carry: Carry,
+) -> tuple[Carry, list[Metrics]]:
+    """Carry out `count` updates in calls of about a second, after which progress is shown and Ctrl-C takes effect.
+
+    Args:
+        context: shows the progress of the run.
+        phase: name of the phase in progress and timings.
+        count: number of updates.
+        update: maps `(carry, start, stop)` to the carry after updates `start` to `stop - 1`, and their summed metrics.
+        carry: what is trained.
+
+    Returns:
+        The last carry, and the metrics of each call as NumPy arrays.
+    """
+    metrics = []
+    for start, stop in context.progress.chunks(phase, count):
+        carry, summed = update(carry, start, stop)
+        metrics.append(jax.device_get(summed))  # this waits, so that progress counts finished updates
+    return carry, metrics
+
+
 def evaluation_due(context: Context[Config], before: int, after: int) -> bool:
     """Return True if an evaluation interval ended between two counts of environment steps, or the run has ended."""
     interval = context.config.eval_interval
     return interval == 0 or after // interval > before // interval or after >= context.total_steps
 
 
+def finish_generation(
+    context: Context[Config], before: State, learned: StateT, losses: dict[str, float]
+) -> tuple[StateT, Evaluation | None]:
+    """Return the state after a generation, and the evaluation of its champion if one is due.
+
+    Args:
+        context: config, rollouts and other inputs.
+        before: the state before the generation.
+        learned: the state after it.
+        losses: metrics of the generation.
+    """
+    if not evaluation_due(context, before.env_steps, learned.env_steps):
+        return learned, None
+    champion = take(learned.population, np.array([learned.champion]))
+    return learned, measure(context, learned, evaluate(context, champion, before.generation), losses)
+
+
 def single_agent_generation(
     context: Context[ExplorerT],
     state: StateT,
-    update: Callable[[Context[ExplorerT], StateT, int], tuple[StateT, dict[str, float]]],
+    update: Callable[[Context[ExplorerT], StateT, UpdateBudget], tuple[StateT, dict[str, float]]],
 ) -> tuple[StateT, Evaluation | None]:
     """Carry out a generation of a single agent: one episode, one update per step of it, and an evaluation if due.
 
     Args:
         context: config, replay buffer, rollouts and other inputs.
         state: the state before the generation.
-        update: maps `(context, state, environment steps now)` to the state after its updates and their metrics.
+        update: maps `(context, state, budget)` to the state after the updates of the budget and their metrics.
 
     Returns:
         The new state, and the evaluation if one was due.
     """
-    warming_up = state.env_steps < context.config.warmup_steps
-    acting: Acting = "random" if warming_up else "explore"
+    episodes = explore(context, state)
+    env_steps = state.env_steps + sum(len(episode) for episode in episodes)
+    learned, losses = update(context, state, UpdateBudget.earned(context.config, state.env_steps, env_steps))
+    changes: dict[str, Any] = {"generation": state.generation + 1, "env_steps": env_steps}
+    return finish_generation(context, state, replace(learned, **changes), losses)  # type: ignore[type-var]
+
+
+def explore(context: Context[ExplorerT], state: State) -> list[Episode]:
+    """Play one episode with each member, with random actions during the warm-up, and add it to replay."""
+    acting: Acting = "random" if state.env_steps < context.config.warmup_steps else "explore"
     hold = context.config.noise_hold
     episodes = context.rollouts.explore(state.population, state.generation, acting, noise_hold=hold)
     context.replay.extend(episodes)
-    env_steps = state.env_steps + sum(len(episode) for episode in episodes)
-    learned, losses = update(context, state, env_steps)
-    changes: dict[str, Any] = {"generation": state.generation + 1, "env_steps": env_steps}
-    learned = replace(learned, **changes)  # type: ignore[type-var]
-    if not evaluation_due(context, state.env_steps, env_steps):
-        return learned, None
-    played = evaluate(context, learned.population, state.generation)
-    return learned, measure(context, learned, played, losses)
+    return episodes
 
 
 class EvaluationReturns(NamedTuple):

@@ -1,17 +1,19 @@
 """CEM-TD3 (CEM-RL, Pourchot and Sigaud): the cross-entropy method over actors, half of which learn with TD3 first."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
-from arac.algorithms.base import Context, Evaluation, evaluate, evaluation_due, measure, summary
+from arac.algorithms.base import Context, Evaluation, finish_generation, run_chunks, summary
 from arac.algorithms.config import DiscountConfig, TargetNoiseConfig
 from arac.envs import EnvSpec
 from arac.errors import UserError
 from arac.learning.td3_updates import (
+    Actor,
     CriticLearner,
     UpdateConfig,
     actor_updates,
@@ -144,10 +146,14 @@ def generation(context: Context[CEMTD3Config], state: State) -> tuple[State, Eva
         generation=state.generation + 1,
         env_steps=state.env_steps + steps,
     )
-    if not evaluation_due(context, state.env_steps, learned.env_steps):
-        return learned, None
-    played = evaluate(context, learned.population, state.generation)
-    return learned, measure(context, learned, played, {**losses, **summary(fitness)})
+    return finish_generation(context, state, learned, {**losses, **summary(fitness)})
+
+
+class Losses(NamedTuple):
+    """Losses, summed over updates or their means."""
+
+    critic_loss: float
+    actor_loss: float
 
 
 def teach(
@@ -161,22 +167,43 @@ def teach(
         The actors, the critic, and the mean losses.
     """
     config = context.config
-    critic, fixed, view = state.critic, update_config(config), context.replay.view
-    sums = {"critic_loss": 0.0, "actor_loss": 0.0}
     nothing_to_learn_from = len(context.replay) == 0  # e.g. after `load`, which leaves replay empty
+    critic, sums = state.critic, Losses(0.0, 0.0)
     if state.env_steps < config.warmup_steps or config.gradient_actors == 0 or nothing_to_learn_from:
-        return actors, critic, sums
-    critic_count, actor_count = state.last_steps // config.gradient_actors, state.last_steps
+        return actors, critic, sums._asdict()
     for number in range(config.gradient_actors):
-        actor = begin_actor(fixed, take(actors, number))
-        key = stream_key(context.seed, "critic", state.generation, number)
-        for start, stop in context.progress.chunks("critic", critic_count):
-            critic, loss = critic_updates(fixed, critic, actor.policy, config.discount, view, key, start, stop)
-            sums["critic_loss"] += float(loss)
-        key = stream_key(context.seed, "actors", state.generation, number)
-        for start, stop in context.progress.chunks("actors", actor_count):
-            actor, loss = actor_updates(fixed, actor, critic.critic.online, view, key, start, stop)
-            sums["actor_loss"] += float(loss)
-        actors = put(actors, number, actor.policy)
-    counts = {"critic_loss": critic_count, "actor_loss": actor_count}
-    return actors, critic, {name: total / max(counts[name] * config.gradient_actors, 1) for name, total in sums.items()}
+        policy, critic, losses = teach_one(context, state, number, take(actors, number), critic)
+        actors = put(actors, number, policy)
+        sums = Losses(sums.critic_loss + losses.critic_loss, sums.actor_loss + losses.actor_loss)
+    counts = Losses(*critic_and_actor_updates(config, state))
+    losses = Losses(
+        *(total / max(count * config.gradient_actors, 1) for total, count in zip(sums, counts, strict=True))
+    )
+    return actors, critic, losses._asdict()
+
+
+def teach_one(
+    context: Context[CEMTD3Config], state: State, number: int, policy: DeterministicPolicy, critic: CriticLearner
+) -> tuple[DeterministicPolicy, CriticLearner, Losses]:
+    """Train the critic with an actor as target policy, and then the actor; return both and their summed losses."""
+    config = context.config
+    fixed, view = update_config(config), context.replay.view
+    critic_count, actor_count = critic_and_actor_updates(config, state)
+    of_critic = stream_key(context.seed, "critic", state.generation, number)
+    of_actor = stream_key(context.seed, "actors", state.generation, number)
+
+    def train_critic(critic: CriticLearner, start: int, stop: int) -> tuple[CriticLearner, Float[Array, ""]]:
+        return critic_updates(fixed, critic, policy, config.discount, view, of_critic, start, stop)
+
+    critic, critic_losses = run_chunks(context, "critic", critic_count, train_critic, critic)
+
+    def train_actor(actor: Actor, start: int, stop: int) -> tuple[Actor, Float[Array, ""]]:
+        return actor_updates(fixed, actor, critic.critic.online, view, of_actor, start, stop)
+
+    actor, actor_losses = run_chunks(context, "actors", actor_count, train_actor, begin_actor(fixed, policy))
+    return actor.policy, critic, Losses(sum(map(float, critic_losses)), sum(map(float, actor_losses)))
+
+
+def critic_and_actor_updates(config: CEMTD3Config, state: State) -> tuple[int, int]:
+    """Return how many updates an actor gets in this generation: of the critic with it, and of itself."""
+    return state.last_steps // config.gradient_actors, state.last_steps

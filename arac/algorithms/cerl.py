@@ -6,9 +6,9 @@ from typing import Annotated, Any, ClassVar
 import jax
 import numpy as np
 
-from arac.algorithms.base import Context, Evaluation, evaluation_due
+from arac.algorithms.base import Context, Evaluation, UpdateBudget, finish_generation, summary
 from arac.algorithms.config import Config, SmoothedConfig
-from arac.algorithms.evolutionary import GeneticConfig, breed, evaluate_fitness, measure_champion
+from arac.algorithms.evolutionary import GeneticConfig, breed, evaluate_fitness
 from arac.algorithms.td3 import td3_rules, update_learners
 from arac.envs import EnvSpec
 from arac.errors import UserError
@@ -159,8 +159,9 @@ def generation(context: Context[CERLConfig], state: State) -> tuple[State, Evalu
 
     # As many updates as the previous generation had steps, once the warm-up is over.
     updates = state.updates + (state.last_steps if env_steps > config.warmup_steps else 0)
+    budget = UpdateBudget(state.updates, updates)
     learners, losses = update_learners(
-        context, update_config(config), state.learners, config.discounts, state.generation, state.updates, updates
+        context, update_config(config), state.learners, config.discounts, state.generation, budget
     )
 
     migrate = (state.generation + 1) % config.migration_interval == 0
@@ -185,11 +186,9 @@ def generation(context: Context[CERLConfig], state: State) -> tuple[State, Evalu
         generation=state.generation + 1,
         env_steps=env_steps,
     )
-    if not evaluation_due(context, state.env_steps, env_steps):
-        return learned, None
     shares = {f"rollouts_of_learner_{learner}": float(count) for learner, count in enumerate(visits)}
     returns = {f"value_of_learner_{learner}": float(value) for learner, value in enumerate(values)}
-    return learned, measure_champion(context, learned, fitness, {**losses, **shares, **returns})
+    return finish_generation(context, state, learned, {**losses, **shares, **returns, **summary(fitness)})
 
 
 def valued(config: CERLConfig, state: State, episodes: list[Episode]) -> tuple[np.ndarray, np.ndarray]:

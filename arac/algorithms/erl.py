@@ -6,9 +6,9 @@ from typing import Annotated, Any, ClassVar
 import jax
 import numpy as np
 
-from arac.algorithms.base import Context, Evaluation, evaluation_due
+from arac.algorithms.base import Context, Evaluation, UpdateBudget, finish_generation, summary
 from arac.algorithms.config import Config, DiscountConfig, ExplorationConfig
-from arac.algorithms.evolutionary import GeneticConfig, breed, evaluate_fitness, measure_champion
+from arac.algorithms.evolutionary import GeneticConfig, breed, evaluate_fitness
 from arac.algorithms.td3 import update_learners
 from arac.envs import EnvSpec
 from arac.learning.td3_updates import Learner, UpdateConfig
@@ -120,15 +120,14 @@ def generation(context: Context[ERLConfig], state: State) -> tuple[State, Evalua
     # As many updates as the generation had environment steps, once the warm-up is over.
     count = env_steps - state.env_steps if env_steps > config.warmup_steps else 0
     learners, losses = update_learners(
-        context, update_config(config), state.learners, (config.discount,), state.generation, 0, count
+        context, update_config(config), state.learners, (config.discount,), state.generation, UpdateBudget(0, count)
     )
 
     if (state.generation + 1) % config.synchronisation_interval == 0:
         individuals = put(individuals, np.array([worst(fitness, made.elites)]), learners.actor.policy)
     learned = State(individuals, learners, int(made.elites[0]), state.generation + 1, env_steps)
-    if not evaluation_due(context, state.env_steps, env_steps):
-        return learned, None
-    return learned, measure_champion(context, learned, fitness, {**losses, "learner_return": episode.total})
+    losses |= {"learner_return": episode.total, **summary(fitness)}
+    return finish_generation(context, state, learned, losses)
 
 
 def worst(fitness: np.ndarray, elites: np.ndarray) -> int:

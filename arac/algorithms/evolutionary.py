@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from arac.algorithms.base import Context, Evaluation, State, evaluate, measure, summary
+from arac.algorithms.base import Context
 from arac.algorithms.config import Config
 from arac.errors import UserError
 from arac.models.policies import DeterministicPolicy
@@ -135,11 +135,3 @@ def breed(
     return next_population(
         individuals, made, stream_key(context.seed, "breeding", generation), mutation, crossing
     ), made
-
-
-def measure_champion(
-    context: Context[GeneticConfig], state: State, fitness: np.ndarray, losses: dict[str, float]
-) -> Evaluation:
-    """Return the evaluation of the fittest individual in fresh episodes, with the fitness of the whole population."""
-    played = evaluate(context, take(state.population, np.array([state.champion])), state.generation - 1)
-    return measure(context, state, played, {**losses, **summary(fitness)})

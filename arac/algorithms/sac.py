@@ -2,30 +2,35 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import optax
+from jaxtyping import Array, Float, Int
 
-from arac.algorithms.base import Context, Evaluation, learning_steps, single_agent_generation, soft_update_config
+from arac.algorithms.base import (
+    Context,
+    Evaluation,
+    UpdateBudget,
+    run_chunks,
+    single_agent_generation,
+    soft_update_config,
+)
 from arac.algorithms.config import SoftConfig
 from arac.envs import EnvSpec
 from arac.learning.jit import compiled
 from arac.learning.losses import temperature_loss
 from arac.learning.sac_updates import (
     ActorLearner,
-    BatchSample,
     CriticLearner,
-    OptimiserState,
     UpdateConfig,
     actor_step,
     critic_step,
     fresh_optimiser,
     gradient_step,
-    repeat,
-    sample_batch,
 )
+from arac.learning.update_loop import BatchSample, repeat, sample_batch
 from arac.models.critics import CriticKind, fuse_twin_q, init_critic, split_twin_q
 from arac.models.policies import FlowPolicy, Policy
 from arac.models.policies.custom import CustomPolicy, CustomPolicyAdapter
@@ -65,7 +70,7 @@ class Learner(NamedTuple):
     actor: ActorLearner
     critic: CriticLearner
     log_temperature: Float[Array, ""]
-    temperature_optimiser: OptimiserState
+    temperature_optimiser: optax.OptState
 
 
 @jax.tree_util.register_dataclass
@@ -123,26 +128,28 @@ def generation(context: Context[SACConfig | SACNFConfig], state: State) -> tuple
     return single_agent_generation(context, state, update)
 
 
-def update(context: Context[SACConfig | SACNFConfig], state: State, env_steps: int) -> tuple[State, dict[str, float]]:
-    """Carry out the updates due at `env_steps`; return the new state and the means of their metrics."""
-    config = context.config
-    count = learning_steps(config, env_steps) - learning_steps(config, state.env_steps)
-    learner, sums = state.learner, Losses(0.0, 0.0, 0.0, 0.0)
-    target_entropy = -float(context.env.action_size) if config.temperature == "auto" else None
-    key, fixed = stream_key(context.seed, "updates", state.generation), soft_update_config(config)
-    for start, stop in context.progress.chunks("update", count):
-        learner, losses = sac_updates(fixed, target_entropy, learner, context.replay.view, key, start, stop)
-        sums = Losses(*(total + float(part) for total, part in zip(sums, losses, strict=True)))
-    return replace(state, learner=learner), {name: total / max(count, 1) for name, total in sums._asdict().items()}
+def update(
+    context: Context[SACConfig | SACNFConfig], state: State, budget: UpdateBudget
+) -> tuple[State, dict[str, float]]:
+    """Carry out the updates of the budget; return the new state and the means of their metrics."""
+    target_entropy = -float(context.env.action_size) if context.config.temperature == "auto" else None
+    key, fixed = stream_key(context.seed, "updates", state.generation), soft_update_config(context.config)
+
+    def train(learner: Learner, start: int, stop: int) -> tuple[Learner, Losses]:
+        return sac_updates(fixed, target_entropy, learner, context.replay.view, key, start, stop)
+
+    learner, losses = run_chunks(context, "update", budget.count, train, state.learner)
+    sums = {name: sum(float(getattr(part, name)) for part in losses) for name in Losses._fields}
+    return replace(state, learner=learner), {name: total / max(budget.count, 1) for name, total in sums.items()}
 
 
 class Losses(NamedTuple):
     """Losses, entropy and temperature, summed over updates."""
 
-    critic_loss: float | Float[Array, ""]
-    actor_loss: float | Float[Array, ""]
-    entropy: float | Float[Array, ""]
-    temperature: float | Float[Array, ""]
+    critic_loss: Float[Array, ""]
+    actor_loss: Float[Array, ""]
+    entropy: Float[Array, ""]
+    temperature: Float[Array, ""]
 
 
 @partial(compiled, static=("update_config", "target_entropy"))
@@ -167,12 +174,14 @@ def sac_updates(
         stop: number of the update after the last one.
     """
 
-    def draw_one(i: Any) -> tuple[BatchSample, Float[Array, "batch action"]]:
+    def draw_one(i: Int[Array, ""]) -> tuple[BatchSample, Float[Array, "batch action"]]:
         critic_key, actor_key = jax.random.split(jax.random.fold_in(key, i))
         drawn = sample_batch(update_config.batch_size, view, critic_key)
         return drawn, jax.random.normal(actor_key, drawn.noise.shape)
 
-    def one(drawn: tuple[BatchSample, Any], carry: tuple[Learner, Losses]) -> tuple[Learner, Losses]:
+    def one(
+        drawn: tuple[BatchSample, Float[Array, "batch action"]], carry: tuple[Learner, Losses]
+    ) -> tuple[Learner, Losses]:
         (positions, noise), actor_noise = drawn
         learner, sums = carry
         batch = buffer.gather(view, positions)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import jax
 import jax.numpy as jnp
 
-from arac.algorithms.base import Context, Evaluation, learning_steps, single_agent_generation
+from arac.algorithms.base import Context, Evaluation, UpdateBudget, run_chunks, single_agent_generation
 from arac.algorithms.config import Config, DiscountConfig, SmoothedConfig
 from arac.envs import EnvSpec
 from arac.learning.td3_updates import Learner, Losses, UpdateConfig, learner_updates
@@ -77,13 +77,10 @@ def generation(context: Context[TD3Config], state: State) -> tuple[State, Evalua
     return single_agent_generation(context, state, update)
 
 
-def update(context: Context[TD3Config], state: State, env_steps: int) -> tuple[State, dict[str, float]]:
-    """Carry out the updates due at `env_steps`; return the new state and the mean losses."""
-    config = context.config
-    before, after = learning_steps(config, state.env_steps), learning_steps(config, env_steps)
-    learners, losses = update_learners(
-        context, update_config(config), state.learners, (config.discount,), state.generation, before, after
-    )
+def update(context: Context[TD3Config], state: State, budget: UpdateBudget) -> tuple[State, dict[str, float]]:
+    """Carry out the updates of the budget; return the new state and the mean losses."""
+    fixed, discounts = update_config(context.config), (context.config.discount,)
+    learners, losses = update_learners(context, fixed, state.learners, discounts, state.generation, budget)
     return replace(state, learners=learners), losses
 
 
@@ -93,10 +90,9 @@ def update_learners(
     learners: Learner,
     discounts: tuple[float, ...],
     generation: int,
-    before: int,
-    after: int,
+    budget: UpdateBudget,
 ) -> tuple[Learner, dict[str, float]]:
-    """Carry out updates `before` to `after - 1` of learners in parallel, for TD3, CERL and ERL.
+    """Carry out the updates of the budget with learners in parallel, for TD3, CERL and ERL.
 
     Args:
         context: replay buffer, seed and progress of the run.
@@ -104,17 +100,19 @@ def update_learners(
         learners: the learners, stacked.
         discounts: discount factor of each learner.
         generation: number of the generation.
-        before: number of the first update.
-        after: number of the update after the last one.
+        budget: the updates of each learner.
 
     Returns:
         The learners, and their mean losses.
     """
     keys = jax.random.split(stream_key(context.seed, "updates", generation), len(discounts))
+
+    def train(learners: Learner, start: int, stop: int) -> tuple[Learner, Losses]:
+        numbers = budget.before + start, budget.before + stop
+        return learner_updates(fixed, learners, jnp.array(discounts), context.replay.view, keys, *numbers)
+
+    learners, losses = run_chunks(context, "update", budget.count, train, learners)
     sums = Losses(jnp.zeros(len(discounts)), jnp.zeros(len(discounts)))
-    for start, stop in context.progress.chunks("update", after - before):
-        learners, losses = learner_updates(
-            fixed, learners, jnp.array(discounts), context.replay.view, keys, before + start, before + stop
-        )
-        sums = jax.tree.map(jnp.add, sums, jax.block_until_ready(losses))
-    return learners, sums.means(before, after, fixed.policy_delay)
+    for part in losses:
+        sums = jax.tree.map(jnp.add, sums, part)
+    return learners, sums.means(budget.before, budget.after, fixed.policy_delay)

@@ -1,44 +1,31 @@
-"""The updates of soft actor-critics, in loops that train on many mini-batches in one jitted call.
+"""The updates of soft actor-critics, in loops that train on many mini-batches in one jitted call."""
 
-Episode lengths change every generation, so the number of updates is a traced number and each loop compiles once.
-Update i draws its mini-batch and noise from (key, i) alone: dividing updates among several calls changes no result.
-"""
-
-import math
-from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
-from arac.learning.jit import compiled
-from arac.learning.losses import (
-    Base,
-    Divergence,
-    Divergences,
-    TargetPolicies,
-    actor_loss,
-    attraction_repulsion_loss,
-    critic_loss,
+from arac.learning.forces import (
+    ForceConfig,
+    ForceMetrics,
+    Forces,
+    adapted,
+    draw_partners,
+    no_force_metrics,
+    with_forces,
 )
-from arac.models.critics import Critic, fuse_twin_q, split_twin_q
+from arac.learning.jit import compiled
+from arac.learning.losses import actor_loss, critic_loss
+from arac.learning.update_loop import BatchSample, repeat, sample_batch, train_on_batches
+from arac.models.critics import Critic, fuse_twin_q
 from arac.models.policies import Policy
-from arac.models.stacked import take
 from arac.replay import buffer
 from arac.replay.buffer import Batch, ReplayView
 
-OptimiserState: TypeAlias = Any
-Carry = TypeVar("Carry")
-Drawn = TypeVar("Drawn")
-_AHEAD = 32  # updates whose random numbers are drawn at once
-# Policies are compared on a quarter of a mini-batch, because each policy costs a forward pass on these states.
-STATES_PER_COMPARED = 4
-# If lambda is adapted: the largest change of log lambda per update, and the range of log lambda.
-COEFFICIENT_STEP = 0.01
-LOG_COEFFICIENT_RANGE = (math.log(1e-3), math.log(1e5))
+Parameters = TypeVar("Parameters")
 
 
 class UpdateConfig(NamedTuple):
@@ -48,24 +35,21 @@ class UpdateConfig(NamedTuple):
     tau: float
     learning_rate: float
     batch_size: int
-    ar_divergence: Divergence = "bounded"
-    ar_base: Base = "own"
-    kl_clip: float | None = None
-    ar_target: float | None = None  # divergence that lambda is adapted to, in nats; None leaves lambda as it is
+    forces: ForceConfig = ForceConfig()
 
 
 class CriticLearner(NamedTuple):
     """A critic and its optimiser state."""
 
     critic: Critic
-    optimiser: OptimiserState
+    optimiser: optax.OptState
 
 
 class ActorLearner(NamedTuple):
     """An actor and its optimiser state, or a population of actors with a leading axis."""
 
     policy: Policy
-    optimiser: OptimiserState
+    optimiser: optax.OptState
 
 
 def adam(update_config: UpdateConfig) -> optax.GradientTransformation:
@@ -73,14 +57,14 @@ def adam(update_config: UpdateConfig) -> optax.GradientTransformation:
 
 
 @partial(jax.jit, static_argnums=0)
-def fresh_optimiser(update_config: UpdateConfig, parameters: Any) -> OptimiserState:
+def fresh_optimiser(update_config: UpdateConfig, parameters: optax.Params) -> optax.OptState:
     """Return Adam's state before the first step."""
     return adam(update_config).init(parameters)
 
 
 def gradient_step(
-    update_config: UpdateConfig, parameters: Any, gradient: Any, optimiser: OptimiserState
-) -> tuple[Any, Any]:
+    update_config: UpdateConfig, parameters: Parameters, gradient: Parameters, optimiser: optax.OptState
+) -> tuple[Parameters, optax.OptState]:
     """Take one step of Adam; return the new parameters and the new optimiser state."""
     change, optimiser = adam(update_config).update(gradient, optimiser)
     return optax.apply_updates(parameters, change), optimiser
@@ -132,52 +116,11 @@ def actor_gradient(
     return jax.grad(loss, has_aux=True)(policy)
 
 
-def force_gradient(
-    update_config: UpdateConfig,
-    policy: Policy,
-    felt: TargetPolicies,
-    coefficient: Float[Array, ""],
-    observation: Float[Array, "batch obs"],
-    noise: Float[Array, "batch action"],
-) -> tuple[Policy, Divergences]:
-    """Return the gradient of `coefficient` (lambda) times Eq. 1, and the divergences."""
-
-    def loss(policy: Policy) -> tuple[Float[Array, ""], Divergences]:
-        value, divergences = attraction_repulsion_loss(
-            policy,
-            felt,
-            observation,
-            noise,
-            divergence=update_config.ar_divergence,
-            base=update_config.ar_base,
-            kl_clip=update_config.kl_clip,
-        )
-        return coefficient * value, divergences
-
-    return jax.grad(loss, has_aux=True)(policy)
-
-
 class ActorMetrics(NamedTuple):
     """Means over a mini-batch, or their sums over updates."""
 
     loss: Float[Array, "*member"]
     log_prob: Float[Array, "*member"]
-
-
-class Forces(NamedTuple):
-    """The attraction and repulsion that act on the members of a population during a generation."""
-
-    log_coefficient: Float[Array, " member"]  # log lambda
-    repelled: Int[Array, " repelled"]  # indices of the members that other members repel; may be empty
-    elites: Int[Array, " elite"]  # indices of the members that archived policies repel or attract
-    archived: TargetPolicies | None  # for each elite; None if the archive is empty or unused
-
-
-class ForceMetrics(NamedTuple):
-    """Divergences from the policies that repel or attract, of one update or summed over updates."""
-
-    living: Divergences  # (repelled, 1): from another member of the population
-    archived: Divergences | None  # (elite, n): from archived policies
 
 
 def population_step(
@@ -211,65 +154,12 @@ def population_step(
     )
     force_metrics = None
     if forces is not None:
-        gradient, force_metrics = with_forces(update_config, gradient, policies, forces, partners, observation, noise)
-        forces = forces._replace(log_coefficient=adapted(update_config, forces, force_metrics))
+        gradient, force_metrics = with_forces(
+            update_config.forces, gradient, policies, forces, partners, observation, noise
+        )
+        forces = forces._replace(log_coefficient=adapted(update_config.forces, forces, force_metrics))
     learners = ActorLearner(*jax.vmap(partial(gradient_step, update_config))(policies, gradient, learners.optimiser))
     return learners, forces, (metrics, force_metrics)
-
-
-def with_forces(
-    update_config: UpdateConfig,
-    gradient: Policy,
-    policies: Policy,
-    forces: Forces,
-    partners: Int[Array, " member"],
-    observation: Float[Array, "member batch obs"],
-    noise: Float[Array, "member batch action"],
-) -> tuple[Policy, ForceMetrics]:
-    """Add attraction and repulsion to a population's gradients; return them and the divergences."""
-    compared = max(observation.shape[1] // STATES_PER_COMPARED, 1)
-    observation, noise = observation[:, :compared], noise[:, :compared]
-    coefficient = jnp.exp(forces.log_coefficient)
-
-    def add(gradient: Policy, members: Int[Array, " some"], felt: TargetPolicies) -> tuple[Policy, Divergences]:
-        force, divergences = jax.vmap(partial(force_gradient, update_config))(
-            take(policies, members), felt, coefficient[members], observation[members], noise[members]
-        )
-        return jax.tree.map(lambda all_, some: all_.at[members].add(some), gradient, force), divergences
-
-    repelled, living, archived = forces.repelled, no_divergences(len(forces.repelled), 1), None
-    if len(repelled):
-        others = jax.tree.map(lambda leaf: leaf[partners[repelled]][:, None], policies)
-        gradient, living = add(gradient, repelled, TargetPolicies(others, jnp.ones((len(repelled), 1))))
-    if forces.archived is not None:
-        gradient, archived = add(gradient, forces.elites, forces.archived)
-    return gradient, ForceMetrics(living, archived)
-
-
-def adapted(update_config: UpdateConfig, forces: Forces, measured: ForceMetrics) -> Float[Array, " member"]:
-    """Return log lambda of each member, raised if its divergence is below `ar_target` and lowered if it is above.
-
-    The step depends on the ratio of divergence and target and is bounded, because divergences have heavy tails. A
-    member that no other repels keeps its lambda; if no member is repelled by another, the elites' lambdas are adapted
-    to their divergence from the archived policies that repel them.
-    """
-    before = forces.log_coefficient
-    if update_config.ar_target is None:
-        return before
-
-    def after(log_coefficient: Any, kl: Any) -> Any:
-        step = COEFFICIENT_STEP * jnp.clip(1 - kl / update_config.ar_target, -1.0, 1.0)
-        return jnp.clip(log_coefficient + step, *LOG_COEFFICIENT_RANGE)
-
-    if len(forces.repelled):
-        return before.at[forces.repelled].set(after(before[forces.repelled], measured.living.kl[:, 0]))
-    if forces.archived is None or measured.archived is None:
-        return before
-    repelled = forces.archived.weights > 0
-    nothing = ~repelled.any(1)
-    mean = (measured.archived.kl * repelled).sum(1) / jnp.maximum(repelled.sum(1), 1)
-    elites = forces.elites
-    return before.at[elites].set(jnp.where(nothing, before[elites], after(before[elites], mean)))
 
 
 @partial(compiled, static="update_config")
@@ -296,20 +186,16 @@ def critic_updates(
         stop: number of the update after the last one.
     """
 
-    def update(
-        drawn: BatchSample, carry: tuple[CriticLearner, Float[Array, ""]]
+    def step(
+        learner: CriticLearner, batch: Batch, noise: Float[Array, "batch action"]
     ) -> tuple[CriticLearner, Float[Array, ""]]:
-        learner, total = carry
-        batch = buffer.gather(view, drawn.positions)
-        learner, loss = critic_step(update_config, learner, policy, jnp.float32(temperature), batch, drawn.noise)
-        return learner, total + loss
+        return critic_step(update_config, learner, policy, jnp.float32(temperature), batch, noise)
 
-    def draw_one(i: Any) -> BatchSample:
-        return sample_batch(update_config.batch_size, view, jax.random.fold_in(key, i))
+    return train_on_batches(step, learner, view, update_config.batch_size, key, start, stop)
 
-    wide = fuse_twin_q(learner, view.action_size)
-    wide, total = repeat(start, stop, draw_one, update, (wide, jnp.zeros(())))
-    return split_twin_q(wide), total
+
+Drawn: TypeAlias = tuple[BatchSample, Int[Array, " member"]]  # mini-batches and partners of all members
+Carry: TypeAlias = tuple[ActorLearner, Forces | None, tuple[ActorMetrics, ForceMetrics | None]]
 
 
 @partial(compiled, static="update_config")
@@ -323,7 +209,7 @@ def actor_updates(
     keys: jax.Array,
     start: int,
     stop: int,
-) -> tuple[ActorLearner, Forces | None, tuple[ActorMetrics, ForceMetrics | None]]:
+) -> Carry:
     """Carry out updates `start` to `stop - 1` of all actors in parallel, each on separate mini-batches.
 
     Args:
@@ -342,12 +228,13 @@ def actor_updates(
     """
     critic = fuse_twin_q(critic, view.action_size)
     members = keys.shape[0]
+    zero = ActorMetrics(*[jnp.zeros(members)] * 2), None if forces is None else no_force_metrics(forces)
 
-    def draw_all(i: Any) -> tuple[BatchSample, Int[Array, " member"]]:
+    def draw_all(i: Int[Array, ""]) -> Drawn:
         drawn = jax.vmap(lambda key: sample_batch(update_config.batch_size, view, jax.random.fold_in(key, i)))(keys)
         return drawn, draw_partners(jax.random.fold_in(keys[0], i), members)
 
-    def update(drawn: Any, carry: Any) -> Any:
+    def update(drawn: Drawn, carry: Carry) -> Carry:
         (positions, noise), partners = drawn
         learners, forces, totals = carry
         observation = jax.vmap(lambda where: buffer.gather(view, where).observation)(positions)
@@ -356,61 +243,4 @@ def actor_updates(
         )
         return learners, forces, jax.tree.map(jnp.add, totals, metrics)
 
-    return repeat(start, stop, draw_all, update, (learners, forces, no_metrics(members, forces)))
-
-
-def no_metrics(members: int, forces: Forces | None) -> tuple[ActorMetrics, ForceMetrics | None]:
-    """Return metrics of zero, to which those of `population_step` are added."""
-    none = ActorMetrics(*[jnp.zeros(members)] * 2)
-    if forces is None:
-        return none, None
-    archived = None if forces.archived is None else no_divergences(*forces.archived.weights.shape)
-    return none, ForceMetrics(no_divergences(len(forces.repelled), 1), archived)
-
-
-def no_divergences(*shape: int) -> Divergences:
-    """Return divergences of zero."""
-    return Divergences(jnp.zeros(shape), jnp.zeros(shape))
-
-
-def draw_partners(key: jax.Array, members: int) -> Int[Array, " member"]:
-    """Draw for each member the index of another one; a single member gets its own index."""
-    if members == 1:
-        return jnp.zeros(1, int)
-    shift = jax.random.randint(jax.random.fold_in(key, 1), (members,), 1, members)
-    return (jnp.arange(members) + shift) % members
-
-
-class BatchSample(NamedTuple):
-    """The random numbers of an update."""
-
-    positions: Int[Array, " batch"]  # positions of the mini-batch's transitions in replay
-    noise: Float[Array, "batch action"]  # standard normal, for the actions of a policy on it
-
-
-def sample_batch(batch_size: int, view: ReplayView, key: jax.Array) -> BatchSample:
-    """Draw the random numbers of an update."""
-    batch_key, noise_key = jax.random.split(key)
-    noise = jax.random.normal(noise_key, (batch_size, view.action_size))
-    return BatchSample(buffer.positions(view, batch_key, batch_size), noise)
-
-
-def repeat(
-    start: Any, stop: Any, draw: Callable[[Any], Drawn], update: Callable[[Drawn, Carry], Carry], carry: Carry
-) -> Carry:
-    """Repeat `carry = update(draw(i), carry)` for i from `start` to `stop - 1`; return the last carry.
-
-    `draw(i)` depends on i alone, so it is computed for many updates at once: the random numbers of one update
-    are too few to keep the machine busy.
-    """
-
-    def some(block: Any, carry: Carry) -> Carry:
-        first = start + block * _AHEAD
-        drawn = jax.vmap(draw)(first + jnp.arange(_AHEAD))
-
-        def one(number: Any, carry: Carry) -> Carry:
-            return update(jax.tree.map(lambda leaf: leaf[number], drawn), carry)
-
-        return jax.lax.fori_loop(0, jnp.minimum(_AHEAD, stop - first), one, carry)
-
-    return jax.lax.fori_loop(0, -((start - stop) // _AHEAD), some, carry)
+    return repeat(start, stop, draw_all, update, (learners, forces, zero))

@@ -1,11 +1,10 @@
 """TD3's updates: a critic step, an actor step, and loops of them that compile once.
 
 TD3, CEM-TD3 and CERL use them; ERL's DDPG is the special case of one Q network, no smoothing and no delay.
-Update i draws its mini-batch and noise from (key, i) alone: dividing updates among several calls changes no result.
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +13,7 @@ from jaxtyping import Array, Float, Int
 
 from arac.learning.jit import compiled
 from arac.learning.losses import deterministic_actor_loss, q_loss, smoothed_target
-from arac.learning.sac_updates import BatchSample, OptimiserState, repeat, sample_batch
+from arac.learning.update_loop import BatchSample, repeat, sample_batch, train_on_batches
 from arac.models.critics import CriticTarget, Q, TwinCritic, fuse_twin_q, soft_update, split_twin_q
 from arac.models.policies import DeterministicPolicy
 from arac.replay import buffer
@@ -39,14 +38,14 @@ class Actor(NamedTuple):
     """An actor and its optimiser state."""
 
     policy: DeterministicPolicy
-    optimiser: OptimiserState
+    optimiser: optax.OptState
 
 
 class CriticLearner(NamedTuple):
     """A critic and its optimiser state."""
 
     critic: TwinCritic
-    optimiser: OptimiserState
+    optimiser: optax.OptState
 
 
 class Learner(NamedTuple):
@@ -157,10 +156,10 @@ def learner_updates(
         stop: number of the update after the last one.
     """
 
-    def draw_all(i: Any) -> tuple[Any, BatchSample]:
+    def draw_all(i: Int[Array, ""]) -> tuple[Int[Array, ""], BatchSample]:
         return i, jax.vmap(lambda key: sample_batch(update_config.batch_size, view, jax.random.fold_in(key, i)))(keys)
 
-    def update(drawn: tuple[Any, BatchSample], carry: tuple[Learner, Losses]) -> tuple[Learner, Losses]:
+    def update(drawn: tuple[Int[Array, ""], BatchSample], carry: tuple[Learner, Losses]) -> tuple[Learner, Losses]:
         i, draws = drawn
         learners, sums = carry
         moves_actor = (i + 1) % update_config.policy_delay == 0
@@ -210,17 +209,13 @@ def critic_updates(
 ) -> tuple[CriticLearner, Float[Array, ""]]:
     """Carry out updates of a critic alone, with `policy` as target policy; return it and the sum of its losses."""
 
-    def update(drawn: BatchSample, carry: tuple[CriticLearner, Any]) -> tuple[CriticLearner, Any]:
-        learner, total = carry
-        batch = buffer.gather(view, drawn.positions)
-        learner, loss = critic_step(update_config, learner, policy, jnp.float32(discount), batch, drawn.noise)
-        return _with_soft_target(learner, update_config.tau), total + loss
+    def step(
+        learner: CriticLearner, batch: Batch, noise: Float[Array, "batch action"]
+    ) -> tuple[CriticLearner, Float[Array, ""]]:
+        learner, loss = critic_step(update_config, learner, policy, jnp.float32(discount), batch, noise)
+        return _with_soft_target(learner, update_config.tau), loss
 
-    def draw_one(i: Any) -> BatchSample:
-        return sample_batch(update_config.batch_size, view, jax.random.fold_in(key, i))
-
-    wide, total = repeat(start, stop, draw_one, update, (fuse_twin_q(learner, view.action_size), jnp.zeros(())))
-    return split_twin_q(wide), total
+    return train_on_batches(step, learner, view, update_config.batch_size, key, start, stop)
 
 
 @partial(compiled, static="update_config")
@@ -230,12 +225,7 @@ def actor_updates(
     """Carry out updates of an actor alone, with a fixed critic; return it and the sum of its losses."""
     wide = fuse_twin_q(q, view.action_size)
 
-    def update(positions: Int[Array, " batch"], carry: tuple[Actor, Any]) -> tuple[Actor, Any]:
-        actor, total = carry
-        actor, loss = actor_step(update_config, actor, wide, buffer.gather(view, positions).observation)
-        return actor, total + loss
+    def step(actor: Actor, batch: Batch, noise: Float[Array, "batch action"]) -> tuple[Actor, Float[Array, ""]]:
+        return actor_step(update_config, actor, wide, batch.observation)
 
-    def draw_one(i: Any) -> Int[Array, " batch"]:
-        return sample_batch(update_config.batch_size, view, jax.random.fold_in(key, i)).positions
-
-    return repeat(start, stop, draw_one, update, (actor, jnp.zeros(())))
+    return train_on_batches(step, actor, view, update_config.batch_size, key, start, stop)

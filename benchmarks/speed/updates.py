@@ -15,10 +15,11 @@ import jax.numpy as jnp
 from arac import envs
 from arac.algorithms.presets import paper_table
 from arac.envs.tasks import full_name
-from arac.learning import sac_updates
+from arac.learning import sac_updates, update_loop
+from arac.learning.forces import ForceConfig, Forces, draw_partners
 from arac.learning.jit import compiled
 from arac.learning.losses import TargetPolicies
-from arac.learning.sac_updates import ActorLearner, CriticLearner, Forces, UpdateConfig
+from arac.learning.sac_updates import ActorLearner, CriticLearner, UpdateConfig
 from arac.models.critics import fuse_twin_q, init_critic
 from arac.models.policies import FlowPolicy
 from arac.models.stacked import take, vmap_init
@@ -27,8 +28,8 @@ from benchmarks.speed.machine import by_turns, filled_replay
 from benchmarks.speed.products import Product, products_loop, products_of
 
 MEMBERS, ELITES, ARCHIVED = 5, 2, 5
-PAPERS_RULES = UpdateConfig(0.99, 0.005, 3e-4, batch_size=256, ar_divergence="kl", ar_base="own")
-RULES = UpdateConfig(0.99, 0.005, 3e-4, batch_size=256, ar_base="whole", ar_target=3.0)
+PAPERS_RULES = UpdateConfig(0.99, 0.005, 3e-4, batch_size=256, forces=ForceConfig("kl", "own"))
+RULES = UpdateConfig(0.99, 0.005, 3e-4, batch_size=256, forces=ForceConfig(base="whole", target=3.0))
 STORED = 50_000
 
 
@@ -114,7 +115,7 @@ def cases(observation_size: int, action_size: int, flows: int, sigma: float | No
     actors = ActorLearner(population, jax.vmap(optimiser.init)(population))
     critic = init_critic(key, "value", observation_size, action_size, (256, 256))
     learner = CriticLearner(critic, optimiser.init(critic.online))
-    drawn = sac_updates.sample_batch(RULES.batch_size, view, key)
+    drawn = update_loop.sample_batch(RULES.batch_size, view, key)
     batch, wide = gather(view, drawn.positions), fuse_twin_q(learner, action_size)
 
     one = take(population, 0)
@@ -127,12 +128,12 @@ def cases(observation_size: int, action_size: int, flows: int, sigma: float | No
         products_of(lambda: sac_updates.critic_step(RULES, wide, one, jnp.float32(0.2), batch, drawn.noise)),
     )
 
-    draws = jax.vmap(lambda key: sac_updates.sample_batch(RULES.batch_size, view, key))(keys)
+    draws = jax.vmap(lambda key: update_loop.sample_batch(RULES.batch_size, view, key))(keys)
     observations = jax.vmap(lambda where: gather(view, where).observation)(draws.positions)
 
     def actor_case(name: str, update_config: UpdateConfig, forces: Forces | None) -> Case:
         def one_update() -> Any:
-            partners = sac_updates.draw_partners(key, MEMBERS)
+            partners = draw_partners(key, MEMBERS)
             temperature = jnp.float32(0.2)
             return sac_updates.population_step(
                 update_config, actors, wide.critic, temperature, forces, partners, observations, draws.noise
@@ -164,16 +165,16 @@ def sampling_loop(view: ReplayView, keys: jax.Array) -> Callable[[int], Any]:
 
     @jax.jit
     def run(n: int, view: ReplayView) -> jax.Array:
-        def sample_batch(i: Any) -> sac_updates.BatchSample:
-            return jax.vmap(lambda key: sac_updates.sample_batch(RULES.batch_size, view, jax.random.fold_in(key, i)))(
+        def sample_batch(i: Any) -> update_loop.BatchSample:
+            return jax.vmap(lambda key: update_loop.sample_batch(RULES.batch_size, view, jax.random.fold_in(key, i)))(
                 keys
             )
 
-        def use(drawn: sac_updates.BatchSample, total: jax.Array) -> jax.Array:
+        def use(drawn: update_loop.BatchSample, total: jax.Array) -> jax.Array:
             sampled = jax.lax.optimization_barrier((gather(view, drawn.positions), drawn.noise))
             return total + sum(leaf.ravel()[0] for leaf in jax.tree.leaves(sampled))
 
-        return sac_updates.repeat(0, n, sample_batch, use, jnp.zeros(()))
+        return update_loop.repeat(0, n, sample_batch, use, jnp.zeros(()))
 
     return lambda n: run(n, view)
 

@@ -1,6 +1,7 @@
 """Algorithm 1: who is updated how often, with what, and how the loops behave over a run."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
@@ -10,10 +11,11 @@ import pytest
 from arac import envs
 from arac.algorithms import arac, sac
 from arac.algorithms.arac import ARACConfig
-from arac.algorithms.base import Context, init_replay
+from arac.algorithms.base import Context, UpdateBudget, init_replay
 from arac.algorithms.sac import SACConfig
+from arac.learning.forces import COEFFICIENT_STEP, ForceMetrics
 from arac.learning.losses import Divergences
-from arac.learning.sac_updates import COEFFICIENT_STEP, ActorMetrics, ForceMetrics
+from arac.learning.sac_updates import ActorMetrics
 from arac.models.stacked import take
 from arac.replay.episode import Episode
 from arac.storage.metrics import evaluation_row
@@ -110,10 +112,18 @@ def test_the_elites_share_the_critics_minibatches_equally_and_no_fraction_is_los
     steps = np.random.default_rng(0).integers(1, 50, 200)
     done = np.concatenate([[0], np.cumsum(steps)])
     for elites in (1, 2, 3, 4):
-        shares = np.array([[arac._share(int(s), slot, elites) for slot in range(elites)] for s in done])
-        assert (shares.sum(1) == done).all()
-        assert np.ptp(shares, axis=1).max() <= 1
-        assert (np.diff(shares, axis=0) >= 0).all()
+        budgets = [UpdateBudget(int(before), int(after)) for before, after in pairwise(done)]
+        shares = np.array([[budget.share(slot, elites) for slot in range(elites)] for budget in budgets])
+        assert (shares.sum(1) == steps).all()
+        assert np.ptp(shares.cumsum(0), axis=1).max() <= 1
+        assert (shares >= 0).all()
+
+
+@pytest.mark.parametrize(("factor", "divisor"), [(1.0, 5), (2.0, 5), (0.3, 7)])
+def test_fractions_of_updates_are_carried_over(factor, divisor):
+    done = np.concatenate([[0], np.cumsum(np.random.default_rng(0).integers(1, 50, 200))])
+    scaled = [UpdateBudget(int(before), int(after)).scaled(factor, divisor) for before, after in pairwise(done)]
+    assert sum(scaled) == int(done[-1] * factor / divisor)
 
 
 def test_warm_up_steps_act_randomly_and_earn_no_updates(counted):

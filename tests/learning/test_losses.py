@@ -8,6 +8,7 @@ import pytest
 from paper_flows import cast, paper_forward, paper_log_density, paper_log_det
 from scipy import stats
 
+from arac.learning.forces import COEFFICIENT_STEP, ForceConfig, Forces
 from arac.learning.losses import (
     TargetPolicies,
     actor_loss,
@@ -22,10 +23,8 @@ from arac.learning.losses import (
     value_target,
 )
 from arac.learning.sac_updates import (
-    COEFFICIENT_STEP,
     ActorLearner,
     CriticLearner,
-    Forces,
     UpdateConfig,
     actor_step,
     adam,
@@ -657,7 +656,7 @@ def one_step(update_config, forces, members=None):
 
 @pytest.mark.parametrize("felt", ["nothing", "members", "archive", "both"])
 def test_population_step_is_one_step_of_adam_on_all_losses(felt):
-    update_config = RULES._replace(ar_base="whole")
+    update_config = RULES._replace(forces=ForceConfig(base="whole"))
     weights, coefficients = np.array([[0.7, -0.4], [0.1, 0.3]]), np.array([0.5, 2.0, 3.0])
     archived = [[random_policy(10 + 2 * row + slot) for slot in range(2)] for row in range(2)]
     repelled = {"members": [0, 1, 2], "both": [1]}.get(felt, [])  # "both" spares the elites
@@ -705,10 +704,10 @@ def test_lambda_rises_below_the_target_and_falls_beyond_it_in_bounded_steps(rati
         numpy_ratio(policies[i], policies[PARTNERS[i]], observation[i][:COMPARED], noise[i][:COMPARED], "own").mean()
         for i in range(MEMBERS)
     ])  # fmt: skip
-    update_config = RULES._replace(ar_target=float(kl[0] / ratio))
+    update_config = RULES._replace(forces=ForceConfig(target=float(kl[0] / ratio)))
     _, (_, after, (_, measured)) = one_step(update_config, forces)
     np.testing.assert_allclose(measured.living.kl[:, 0], kl[repelled], rtol=1e-10)
-    expected = COEFFICIENT_STEP * np.clip(1 - kl / update_config.ar_target, -1, 1)
+    expected = COEFFICIENT_STEP * np.clip(1 - kl / update_config.forces.target, -1, 1)
     np.testing.assert_allclose(after.log_coefficient[np.array(repelled)], expected[repelled], rtol=1e-9)
     assert after.log_coefficient[1] == 0, "nobody repels it"
     assert np.sign(after.log_coefficient[0]) == (1 if ratio < 1 else -1)
@@ -719,7 +718,7 @@ def test_lambda_follows_repelled_archived_policies_where_members_do_not_repel():
     felt = TargetPolicies(
         stack([stack([random_policy(10), random_policy(11)]), stack([random_policy(12)] * 2)]), weights
     )
-    update_config = RULES._replace(ar_target=1e9)
+    update_config = RULES._replace(forces=ForceConfig(target=1e9))
     forces = Forces(np.zeros(MEMBERS), np.array([], int), np.array(ELITES), felt)
     _, (_, after, _) = one_step(update_config, forces)
     # Only the first elite, member 2, is repelled by anything.

@@ -7,7 +7,6 @@ import optax
 import pytest
 
 from arac.learning.losses import deterministic_actor_loss, q_loss, smoothed_target
-from arac.learning.sac_updates import sample_batch
 from arac.learning.td3_updates import (
     Learner,
     UpdateConfig,
@@ -17,6 +16,7 @@ from arac.learning.td3_updates import (
     critic_updates,
     learner_updates,
 )
+from arac.learning.update_loop import sample_batch
 from arac.models.critics import BranchedQ, TwinCritic, TwinQ, init_twin_critic
 from arac.models.mlp import MLP, LayerNorm, LayerStyle
 from arac.models.policies import DeterministicPolicy

@@ -11,9 +11,8 @@ from arac.learning.sac_updates import (
     adam,
     critic_step,
     critic_updates,
-    repeat,
-    sample_batch,
 )
+from arac.learning.update_loop import repeat, sample_batch
 from arac.models.critics import BranchedQ, TwinQ, WideTwinQ, fuse_twin_q, init_critic, split_twin_q
 from arac.models.mlp import MLP, LayerStyle, matmul
 from arac.models.policies import FlowPolicy
