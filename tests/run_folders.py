@@ -59,8 +59,8 @@ def study_of(*folders):
     return group(collect(folders).records)
 
 
-def line_of(folder, system="ARAC"):
-    return next(line for line in summary.lines(study_of(folder)) if line.system == system)
+def line_of(folder, variant="ARAC"):
+    return next(line for line in summary.lines(study_of(folder)) if str(line.variant) == variant)
 
 
 def said(folder, kind):

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from arac.algorithms.registry import ALGORITHMS
 from arac.analysis import paper
 from arac.analysis.grouping import Group, Study, as_in_paper, deviations, paper_task, settings_in_words
 from arac.analysis.run_records import Broken, Record
@@ -21,7 +20,7 @@ def remarks(study: Study, broken: Sequence[Broken]) -> list[Remark]:
         *(Remark("cannot be read", f"{one.name}: {one.reason}") for one in broken),
         *_runs(study),
         *(
-            Remark("duplicate", f"{out.name} is left out: {kept.name} is the same task, system and seed")
+            Remark("duplicate", f"{out.name} is left out: {kept.name} has the same task, algorithm, settings and seed")
             for out, kept in study.duplicates
         ),
         *(remark for group in study.groups for remark in _group(group)),
@@ -42,7 +41,7 @@ def coverage(study: Study) -> dict[str, dict[str, tuple[int, int]]]:
 def _count(groups: Sequence[Group], task: str, algorithm: str) -> tuple[int, int]:
     """Count the seeds of an algorithm with the paper's settings, those with the paper's steps first."""
     seeds: dict[int, int] = {}
-    for record in (record for group in groups if group.algorithm == algorithm for record in group.records):
+    for record in (record for group in groups if group.variant.algorithm == algorithm for record in group.records):
         if as_in_paper(record):
             seeds[record.seed] = max(record.steps_done, seeds.get(record.seed, 0))
     return sum(steps >= paper.steps(task) for steps in seeds.values()), len(seeds)
@@ -73,7 +72,7 @@ def _runs(study: Study) -> Iterator[Remark]:
 
 
 def _group(group: Group) -> Iterator[Remark]:
-    what = f"{group.system} on {group.task}"
+    what = f"{group.variant} on {group.task}"
     if len(group.measured) == 1:
         yield Remark("one seed", f"{what} has one seed: nothing can be said about its spread")
     if flattered := sum(not row.fresh for record in group.measured for row in record.rows):
@@ -95,19 +94,19 @@ def _task(task: str, groups: Sequence[Group]) -> Iterator[Remark]:
     name = groups[0].paper_task
     if name is None:
         yield Remark("not in the paper", f"{task} is not one of the paper's eight tasks: there is no value beside ours")
-    ends = {group.system: max(record.steps[-1] for record in group.measured) for group in groups if group.measured}
+    ends = {group.variant: max(record.steps[-1] for record in group.measured) for group in groups if group.measured}
     if ends and max(ends.values()) > 1.2 * min(ends.values()):
         yield Remark(
             "different lengths",
-            f"the systems on {task} end between {min(ends.values()):,.0f} and {max(ends.values()):,.0f} steps: their "
-            "maximum, final return and area do not compare; the interquartile means do",
+            f"the algorithms on {task} end between {min(ends.values()):,.0f} and {max(ends.values()):,.0f} steps: "
+            "their maximum, final return and area do not compare; the interquartile means do",
         )
     for group in groups:
         changed = {name: value for record in group.records for name, value in deviations(record).items()}
-        if changed and group.system == ALGORITHMS[group.algorithm].label:
+        if changed and not group.variant.settings:
             whose = "the preset's settings" if paper_task(group.records[0]) else "the defaults"
             yield Remark(
-                "other settings", f"{group.system} on {task} departs from {whose}: {settings_in_words(changed)}"
+                "other settings", f"{group.variant} on {task} departs from {whose}: {settings_in_words(changed)}"
             )
 
 

@@ -1,6 +1,6 @@
 """The learning curves as PNG and PDF: as measured, as the paper draws them, and robust, with a panel for each task."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import cycle
 from math import ceil
 from pathlib import Path
@@ -10,7 +10,7 @@ import numpy as np
 
 from arac.algorithms.registry import ALGORITHMS, Look
 from arac.analysis.curves import WINDOW, Band, Curve
-from arac.analysis.grouping import Study
+from arac.analysis.grouping import Study, Variant
 from arac.analysis.statistics import LEAST_RUNS
 from arac.utils.plotting import pyplot
 
@@ -31,27 +31,27 @@ STYLES = {
 _LETTERS = 13  # letters of a legend per inch
 _LONGEST = 48  # letters of a label: more do not fit below one panel
 _ROUGH = f"not smoothed, under {WINDOW} evaluations: "
-Curves = Mapping[tuple[str, str], Curve]
+Curves = Mapping[tuple[str, Variant], Curve]
 
 
-def looks(systems: Mapping[str, str]) -> dict[str, Look]:
-    """Return the look of each algorithm, and the next free one for a variant."""
+def looks(variants: Iterable[Variant]) -> dict[Variant, Look]:
+    """Return the look of each algorithm, and the next free one for a variant with settings."""
     free, found = cycle(_OTHERS), {}
-    for label, name in systems.items():
-        algorithm = ALGORITHMS[name]
-        found[label] = algorithm.look if algorithm.look and label == algorithm.label else next(free)
+    for variant in variants:
+        look = ALGORITHMS[variant.algorithm].look
+        found[variant] = look if look and not variant.settings else next(free)
     return found
 
 
 def draw(study: Study, curves: Curves, out: Path) -> None:
-    """Write curves_mean, curves_paper and curves_robust, as .png and .pdf; `curves` are by task and system."""
+    """Write curves_mean, curves_paper and curves_robust, as .png and .pdf; `curves` are by task and variant."""
     plt = pyplot()
     tasks = [task for task in study.tasks if any(of == task for of, _ in curves)]
     if not tasks:
         return
-    seen = looks(study.systems)
+    seen = looks(study.variants)
     columns = {1: 1, 2: 2, 4: 2}.get(len(tasks), 3 if len(tasks) <= 6 else 4)
-    handles = [_handle(seen[system], system) for system in study.systems if any(s == system for _, s in curves)]
+    handles = [_handle(seen[one], str(one)) for one in study.variants if any(of == one for _, of in curves)]
     longest = max(len(handle.get_label()) for handle in handles)
     beside = max(min(len(handles), 4, int(_LETTERS * 4.4 * columns / (longest + 8))), 1)  # 8: line, mark and gap
     size = (4.4 * columns, 3.3 * ceil(len(tasks) / columns) + 0.7 + 0.22 * ceil(len(handles) / beside))
@@ -60,7 +60,7 @@ def draw(study: Study, curves: Curves, out: Path) -> None:
             ceil(len(tasks) / columns), columns, figsize=size, layout="constrained", squeeze=False
         )
         for axes, task in zip(panels.flat, tasks, strict=False):
-            _panel(axes, task, {system: one for (of, system), one in curves.items() if of == task}, style, seen)
+            _panel(axes, task, {variant: one for (of, variant), one in curves.items() if of == task}, style, seen)
         for axes in panels.flat[len(tasks) :]:
             axes.set_axis_off()
         figure.suptitle(f"Return of the champion: {words}", fontsize="medium")
@@ -70,10 +70,10 @@ def draw(study: Study, curves: Curves, out: Path) -> None:
         plt.close(figure)
 
 
-def _panel(axes: Any, task: str, curves: Mapping[str, Curve], style: str, seen: Mapping[str, Look]) -> None:
+def _panel(axes: Any, task: str, curves: Mapping[Variant, Curve], style: str, seen: Mapping[Variant, Look]) -> None:
     rough = []
-    for system, curve in curves.items():
-        look = seen[system]
+    for variant, curve in curves.items():
+        look = seen[variant]
         band: Band = getattr(curve, style)
         every = ceil(len(curve.steps) / 12)
         marks = {"marker": look.mark, "markersize": 4, "markevery": every}
@@ -82,7 +82,7 @@ def _panel(axes: Any, task: str, curves: Mapping[str, Curve], style: str, seen: 
         full = np.where(curve.count == len(curve.runs), band.value, np.nan)
         axes.plot(curve.steps, full, color=look.light, linewidth=1.8, **marks)
         if not curve.smoothed:
-            rough.append(system)
+            rough.append(str(variant))
     axes.set_title(_plain(task), fontsize="medium", loc="left")
     if rough and style == "paper":
         which = "all" if len(rough) == len(curves) else ", ".join(rough)

@@ -1,10 +1,10 @@
-"""Which runs belong together: tasks, systems with what sets them apart, and seeds."""
+"""The grouping of runs by task, by algorithm with the settings that set it apart, and by seed."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from arac.algorithms.presets import configured, task_name
 from arac.algorithms.registry import ALGORITHMS
@@ -16,18 +16,36 @@ from arac.storage.run_spec import WITHOUT_EFFECT
 _EVALUATING = {"eval_interval", "eval_episodes"}
 
 
+class Variant(NamedTuple):
+    """An algorithm, with the settings that set some of its runs apart from the others."""
+
+    algorithm: str  # name in the registry
+    settings: str = ""  # "ar_coefficient 0, flows 1", or the name of a preset
+
+    def __str__(self) -> str:
+        return f"{self.label}, {self.settings}" if self.settings else self.label
+
+    @property
+    def label(self) -> str:
+        return ALGORITHMS[self.algorithm].label
+
+    @property
+    def place(self) -> tuple[int, int, str]:
+        """The sort key: the paper's order of algorithms, and few settings before many."""
+        return list(ALGORITHMS).index(self.algorithm), len(self.settings), self.settings
+
+
 @dataclass(frozen=True)
 class Group:
-    """The runs of one system on one task, one for each seed."""
+    """The runs of a variant on one task, one for each seed."""
 
     task: str
-    system: str
-    algorithm: str
+    variant: Variant
     records: tuple[Record, ...]
 
     @property
     def measured(self) -> tuple[Record, ...]:
-        """Those with an evaluation."""
+        """The runs that have an evaluation."""
         return tuple(record for record in self.records if record.rows)
 
     @property
@@ -37,56 +55,53 @@ class Group:
 
 @dataclass(frozen=True)
 class Study:
-    """All groups, in the paper's order of tasks and systems, and the runs that stand in none."""
+    """All groups, in the paper's order of tasks and algorithms, and the duplicates."""
 
     groups: tuple[Group, ...]
-    duplicates: tuple[tuple[Record, Record], ...]  # a run that is left out, and the one that stands for it
+    duplicates: tuple[tuple[Record, Record], ...]  # a run that is left out, and the one that is kept
 
     @property
     def tasks(self) -> list[str]:
         return list(dict.fromkeys(group.task for group in self.groups))
 
     @property
-    def systems(self) -> dict[str, str]:
-        """The algorithm of each system."""
-        labels = {group.system: group.algorithm for group in self.groups}
-        return dict(sorted(labels.items(), key=lambda item: (list(ALGORITHMS).index(item[1]), len(item[0]), item[0])))
+    def variants(self) -> list[Variant]:
+        return sorted({group.variant for group in self.groups}, key=lambda variant: variant.place)
 
     def on(self, task: str) -> list[Group]:
         return [group for group in self.groups if group.task == task]
 
 
 def group(records: Sequence[Record]) -> Study:
-    """Sorts runs into groups; of several with the same task, system and seed the one that went furthest stands."""
-    tasks, systems = _tasks(records), _systems(records)
-    chosen: dict[tuple[str, str, int], Record] = {}
+    """Group runs; of several with the same task, variant and seed, keep the one that went furthest."""
+    tasks, variants = _tasks(records), _variants(records)
+    chosen: dict[tuple[str, Variant, int], Record] = {}
     duplicates: list[tuple[Record, Record]] = []
     for record in sorted(records, key=lambda one: (-one.steps_done, one.name)):
-        key = (tasks[record.name], systems[record.name], record.seed)
+        key = (tasks[record.name], variants[record.name], record.seed)
         if key in chosen:
             duplicates.append((record, chosen[key]))
         else:
             chosen[key] = record
-    members: dict[tuple[str, str], list[Record]] = {}
-    for (task, system, _), record in chosen.items():
-        members.setdefault((task, system), []).append(record)
+    members: dict[tuple[str, Variant], list[Record]] = {}
+    for (task, variant, _), record in chosen.items():
+        members.setdefault((task, variant), []).append(record)
     groups = [
-        Group(task, system, ours[0].algorithm, tuple(sorted(ours, key=lambda one: one.seed)))
-        for (task, system), ours in members.items()
+        Group(task, variant, tuple(sorted(ours, key=lambda one: one.seed))) for (task, variant), ours in members.items()
     ]
     return Study(tuple(sorted(groups, key=_place)), tuple(duplicates))
 
 
 def paper_task(record: Record) -> str | None:
-    """The row of the paper's table that a run belongs to; a changed environment has none."""
+    """Return the row of the paper's table that a run belongs to; None for a changed environment."""
     name = task_name(record.env)
     return name if name in TABLE and not record.kwargs else None
 
 
 def deviations(record: Record) -> dict[str, Any]:
-    """The settings that are not as the task's preset has them, or the defaults where there is no preset.
+    """Return the settings that differ from the task's preset, or from the defaults where it has none.
 
-    A policy of the user's own is one of them: nothing of the paper's was trained with it.
+    A custom policy is one of them: no run of the paper was trained with it.
     """
     defaults = _defaults(record.algorithm, record.env)
     names = [name for name in {**defaults, **record.settings} if name not in WITHOUT_EFFECT]
@@ -99,9 +114,9 @@ def deviations(record: Record) -> dict[str, Any]:
 
 
 def as_in_paper(record: Record) -> bool:
-    """Tell whether a run is the paper's system, by our defaults or a named preset, and no variant of it.
+    """Return True if a run has the settings of our defaults or of a named preset, as the paper's algorithms have.
 
-    A label leaves out what all runs of an algorithm share: also where that is a variant, and no run is the paper's.
+    A variant without settings may still differ: settings that all runs of an algorithm share are not named.
     """
     changed = {name: value for name, value in deviations(record).items() if name not in _EVALUATING}
     presets = ALGORITHMS[record.algorithm].config.named_presets.values()
@@ -109,7 +124,7 @@ def as_in_paper(record: Record) -> bool:
 
 
 def settings_in_words(settings: Mapping[str, Any]) -> str:
-    """`ar_coefficient 0, flows 1`."""
+    """Format settings as `ar_coefficient 0, flows 1`."""
     return ", ".join(
         f"{name} {f'{value:g}' if isinstance(value, float) else value}" for name, value in settings.items()
     )
@@ -122,7 +137,7 @@ def _defaults(algorithm: str, env: str) -> dict[str, Any]:
 
 
 def _tasks(records: Iterable[Record]) -> dict[str, str]:
-    """Each run's task: its environment, with arguments, and with the time limit where runs differ in it."""
+    """Return each run's task: its environment, its arguments, and its time limit where runs differ in it."""
     limits: dict[str, set[int | None]] = {}
     plain = {}
     for record in records:
@@ -135,13 +150,12 @@ def _tasks(records: Iterable[Record]) -> dict[str, str]:
     }
 
 
-def _systems(records: Sequence[Record]) -> dict[str, str]:
-    """Return each run's system: the algorithm, with the settings that not all of its runs share as deviations.
+def _variants(records: Sequence[Record]) -> dict[str, Variant]:
+    """Return each run's variant: its algorithm, with the deviations that not all runs of the algorithm share.
 
-    A setting in which every run of an algorithm departs from its preset in the same way does not set any apart, nor
-    does one about evaluating. The settings of a named preset go by its name.
+    A setting about evaluating makes no variant. The settings of a named preset are replaced by its name.
     """
-    labels = {}
+    variants = {}
     for algorithm in {record.algorithm for record in records}:
         ours = {
             record.name: {name: value for name, value in deviations(record).items() if name not in _EVALUATING}
@@ -152,17 +166,17 @@ def _systems(records: Sequence[Record]) -> dict[str, str]:
         telling = [name for name in names if len({json.dumps(one.get(name), default=str) for one in ours.values()}) > 1]
         for name, one in ours.items():
             special = {setting: one[setting] for setting in telling if setting in one}
-            labels[name] = ", ".join([ALGORITHMS[algorithm].label, *_presets_and_settings(algorithm, special)])
-    return labels
+            variants[name] = Variant(algorithm, _in_words(algorithm, special))
+    return variants
 
 
-def _presets_and_settings(algorithm: str, settings: dict[str, Any]) -> list[str]:
-    """Return what names a variant: a preset whose settings are all there, and the rest of them."""
+def _in_words(algorithm: str, settings: dict[str, Any]) -> str:
+    """Format settings, with the name of a preset in place of its settings if all of them are there."""
     presets = ALGORITHMS[algorithm].config.named_presets
     whole = [name for name, preset in presets.items() if preset and preset.items() <= settings.items()]
     named = whole[:1]
     rest = {name: value for name, value in settings.items() if not named or name not in presets[named[0]]}
-    return [*named, *([settings_in_words(rest)] if rest else [])]
+    return ", ".join([*named, *([settings_in_words(rest)] if rest else [])])
 
 
 def _place(group: Group) -> tuple[Any, ...]:
@@ -171,6 +185,5 @@ def _place(group: Group) -> tuple[Any, ...]:
     return (
         tasks.index(task) if task else len(tasks),
         group.task,
-        list(ALGORITHMS).index(group.algorithm),
-        group.system,
+        group.variant.place,
     )

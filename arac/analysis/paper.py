@@ -23,7 +23,7 @@ class Erratum:
     """A doubt about some of the paper's values."""
 
     task: str
-    systems: tuple[str, ...]
+    algorithms: tuple[str, ...]
     sentence: str
 
 
@@ -87,7 +87,7 @@ def value(task: str | None, algorithm: str) -> Value | None:
 
 def errata(task: str | None, algorithm: str | None = None) -> list[Erratum]:
     """Return the doubts about a task's values, or about one algorithm's value."""
-    return [one for one in ERRATA if one.task == task and (algorithm is None or algorithm in one.systems)]
+    return [one for one in ERRATA if one.task == task and (algorithm is None or algorithm in one.algorithms)]
 
 
 def steps(task: str) -> int:

@@ -2,18 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float
 
 from arac.analysis import paper, statistics
-from arac.analysis.grouping import Group, Study, as_in_paper
+from arac.analysis.grouping import Group, Study, Variant, as_in_paper
 from arac.analysis.paper import Erratum, Value
 from arac.analysis.run_records import Record
 from arac.analysis.statistics import Interval, improvement_interval, interquartile_interval
 
 THRESHOLDS = np.linspace(0, 1, 101)
 ALL_TASKS = "all tasks"
+Scores: TypeAlias = dict[Variant, dict[str, np.ndarray]]  # of each run, by task
 _NOTHING = Interval(np.nan, np.nan, np.nan)
 
 
@@ -30,8 +32,7 @@ class Line:
     """A row of the table: an algorithm, or a variant of it, on a task."""
 
     task: str
-    system: str
-    algorithm: str
+    variant: Variant
     seeds: int  # runs with an evaluation
     unfinished: int
     ends: tuple[int, int]  # the lowest and the highest step of a run's last evaluation
@@ -55,12 +56,12 @@ class Comparison:
 
     scope: str
     tasks: int
-    tasks_of: dict[str, int]  # number of these tasks with runs of each algorithm
+    tasks_of: dict[Variant, int]  # number of these tasks with runs of each algorithm
     at: dict[str, int]  # the steps at which the runs of each task are compared
     left_out: dict[str, tuple[str, ...]]  # descriptions of each task's runs that have not reached them
-    interquartile: dict[str, Interval]  # of returns on one task, of normalised ones on all; NaN if no run is left
-    improvement: dict[str, dict[str, Interval]]  # of the first over the second
-    profile: dict[str, Float[np.ndarray, " threshold"]]  # of normalised scores
+    interquartile: dict[Variant, Interval]  # of returns on one task, of normalised ones on all; NaN if no run is left
+    improvement: dict[Variant, dict[Variant, Interval]]  # of the first over the second
+    profile: dict[Variant, Float[np.ndarray, " threshold"]]  # of normalised scores
 
 
 def lines(study: Study) -> list[Line]:
@@ -69,13 +70,13 @@ def lines(study: Study) -> list[Line]:
     for task in study.tasks:
         groups = [group for group in study.on(task) if group.measured]
         ranks, at = _ranks(groups), common_steps(groups)
-        found += [_line(group, at, ranks.get(group.system)) for group in groups]
+        found += [_line(group, at, ranks.get(group.variant)) for group in groups]
     return found
 
 
 def comparisons(study: Study) -> list[Comparison]:
     """Return the comparison on all tasks together, if there are several, and on each task."""
-    scores: dict[str, dict[str, np.ndarray]] = {}
+    scores: Scores = {}
     at: dict[str, int] = {}
     late: dict[str, tuple[str, ...]] = {}
     for task in study.tasks:
@@ -84,8 +85,8 @@ def comparisons(study: Study) -> list[Comparison]:
             at[task] = common_steps(groups)
             late[task] = tuple(words for group in groups for words in _left_out(group, at[task]))
         for group in groups:
-            scores.setdefault(group.system, {})[task] = scores_at(group.measured, at[task])
-    scores = {system: scores[system] for system in study.systems if system in scores}
+            scores.setdefault(group.variant, {})[task] = scores_at(group.measured, at[task])
+    scores = {variant: scores[variant] for variant in study.variants if variant in scores}
     several = [_compare(ALL_TASKS, list(at), scores, at, late)] if len(at) > 1 else []
     return several + [_compare(task, [task], scores, at, late) for task in at]
 
@@ -109,25 +110,25 @@ def scores_at(records: Sequence[Record], steps: int) -> Float[np.ndarray, " run"
 def _left_out(group: Group, steps: int) -> list[str]:
     """Return descriptions of the runs that have not reached `steps`."""
     late = [record for record in group.measured if record.steps[-1] < steps]
-    return [f"{group.system} seed {record.seed} (at {record.steps[-1]:,.0f})" for record in late]
+    return [f"{group.variant} seed {record.seed} (at {record.steps[-1]:,.0f})" for record in late]
 
 
-def normalised(scores: dict[str, dict[str, np.ndarray]], tasks: Sequence[str]) -> dict[str, dict[str, np.ndarray]]:
+def normalised(scores: Scores, tasks: Sequence[str]) -> Scores:
     """Scale scores from 0 for a task's worst run to 1 for its best; a task whose runs are all alike is left out."""
-    scaled: dict[str, dict[str, np.ndarray]] = {}
+    scaled: Scores = {}
     for task in tasks:
         pooled = np.concatenate([of[task] for of in scores.values() if task in of])
         low, width = pooled.min(), np.ptp(pooled)
-        for system, of in scores.items():
+        for variant, of in scores.items():
             if task in of and width > 0:
-                scaled.setdefault(system, {})[task] = (of[task] - low) / width
-    return {system: scaled[system] for system in scores if system in scaled}
+                scaled.setdefault(variant, {})[task] = (of[task] - low) / width
+    return {variant: scaled[variant] for variant in scores if variant in scaled}
 
 
 def paper_value(group: Group) -> Value | None:
     """Return the paper's value for a group's task and algorithm; a variant of the algorithm has none."""
     plain = all(map(as_in_paper, group.records))
-    return paper.value(group.paper_task, group.algorithm) if plain else None
+    return paper.value(group.paper_task, group.variant.algorithm) if plain else None
 
 
 def _line(group: Group, at: int, ranks: tuple[int, int] | None) -> Line:
@@ -137,8 +138,7 @@ def _line(group: Group, at: int, ranks: tuple[int, int] | None) -> Line:
     champions = [float(record.champion.mean()) for record in runs if record.champion is not None]
     return Line(
         task=group.task,
-        system=group.system,
-        algorithm=group.algorithm,
+        variant=group.variant,
         seeds=len(runs),
         unfinished=sum(not record.finished for record in runs),
         ends=(min(ends), max(ends)),
@@ -153,7 +153,7 @@ def _line(group: Group, at: int, ranks: tuple[int, int] | None) -> Line:
         left_out=tuple(_left_out(group, at)),
         paper=(value := paper_value(group)),
         ranks=ranks,
-        errata=tuple(paper.errata(group.paper_task, group.algorithm)) if value else (),
+        errata=tuple(paper.errata(group.paper_task, group.variant.algorithm)) if value else (),
     )
 
 
@@ -161,61 +161,61 @@ def _spread(values: Sequence[float]) -> Spread:
     return Spread(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None)
 
 
-def _ranks(groups: Sequence[Group]) -> dict[str, tuple[int, int]]:
+def _ranks(groups: Sequence[Group]) -> dict[Variant, tuple[int, int]]:
     """Return ranks by the maximum, ours and the paper's, among the algorithms that both have, if there are several."""
-    theirs = {group.system: value.mean for group in groups if (value := paper_value(group))}
+    theirs = {group.variant: value.mean for group in groups if (value := paper_value(group))}
     ours = {
-        group.system: float(np.mean([statistics.maximum(record.returns) for record in group.measured]))
+        group.variant: float(np.mean([statistics.maximum(record.returns) for record in group.measured]))
         for group in groups
-        if group.system in theirs
+        if group.variant in theirs
     }
-    algorithms = {group.system: group.algorithm for group in groups if group.system in theirs}
-    mine, others = _places(ours, algorithms), _places(theirs, algorithms)
-    return {system: (mine[system], others[system]) for system in theirs} if len(set(algorithms.values())) > 1 else {}
+    mine, others = _places(ours), _places(theirs)
+    several = len({variant.algorithm for variant in theirs}) > 1
+    return {variant: (mine[variant], others[variant]) for variant in theirs} if several else {}
 
 
-def _places(values: dict[str, float], algorithms: dict[str, str]) -> dict[str, int]:
-    """Return ranks: one more than the number of better algorithms, each counted once even if evaluated in two ways."""
+def _places(values: dict[Variant, float]) -> dict[Variant, int]:
+    """Return ranks: one more than the number of better algorithms, each counted once even if it has two variants."""
     better = {
-        name: {algorithms[other] for other in values if values[other] > value} - {algorithms[name]}
-        for name, value in values.items()
+        variant: {other.algorithm for other in values if values[other] > value} - {variant.algorithm}
+        for variant, value in values.items()
     }
-    return {name: 1 + len(above) for name, above in better.items()}
+    return {variant: 1 + len(above) for variant, above in better.items()}
 
 
 def _compare(
     scope: str,
     tasks: Sequence[str],
-    scores: dict[str, dict[str, np.ndarray]],
+    scores: Scores,
     at: dict[str, int],
     late: dict[str, tuple[str, ...]],
 ) -> Comparison:
     everyone = {
-        system: {task: of[task] for task in tasks if len(of.get(task, ()))}
-        for system, of in scores.items()
+        variant: {task: of[task] for task in tasks if len(of.get(task, ()))}
+        for variant, of in scores.items()
         if any(task in of for task in tasks)
     }
-    ours = {system: of for system, of in everyone.items() if of}
+    ours = {variant: of for variant, of in everyone.items() if of}
     scaled = normalised(ours, tasks)
     compared = scaled if len(tasks) > 1 else ours
     return Comparison(
         scope=scope,
         tasks=len(tasks),
-        tasks_of={system: len(of) for system, of in everyone.items()},
+        tasks_of={variant: len(of) for variant, of in everyone.items()},
         at={task: at[task] for task in tasks},
         left_out={task: late[task] for task in tasks if late[task]},
         interquartile={
-            system: interquartile_interval(compared[system]) if system in compared else _NOTHING
-            for system in everyone
-            if system in compared or system not in ours
+            variant: interquartile_interval(compared[variant]) if variant in compared else _NOTHING
+            for variant in everyone
+            if variant in compared or variant not in ours
         },
         improvement={
-            system: {
+            variant: {
                 other: improvement_interval(of, theirs)
                 for other, theirs in ours.items()
-                if other != system and set(of) & set(theirs)
+                if other != variant and set(of) & set(theirs)
             }
-            for system, of in ours.items()
+            for variant, of in ours.items()
         },
-        profile={system: statistics.performance_profile(of, THRESHOLDS) for system, of in scaled.items()},
+        profile={variant: statistics.performance_profile(of, THRESHOLDS) for variant, of in scaled.items()},
     )

@@ -5,11 +5,13 @@ import io
 import math
 from collections.abc import Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 from arac.analysis.paper import CAVEAT, Value
 from arac.analysis.statistics import Interval
 from arac.analysis.summary import Line, Spread
 
+# `system` is the variant; the column keeps the name that it had in the first version.
 COLUMNS = (
     "task", "system", "algorithm", "seeds", "unfinished", "first_end", "last_end",
     "maximum_mean", "maximum_std", "paper_mean", "paper_std", "rank", "paper_rank",
@@ -24,19 +26,29 @@ NOTES = (
 )
 
 
+class Estimate(NamedTuple):
+    """A number as it is printed, with its deviation or its interval."""
+
+    number: str
+    margin: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.number} {self.margin}".rstrip()
+
+
 def number(value: float) -> str:
     """Format a number with decimals that suit its size: 12,345; 345.6; 1.32."""
     return f"{value:z,.{_decimals(value)}f}"
 
 
-def spread(value: Spread | Value | None) -> str:
+def spread(value: Spread | Value | None) -> Estimate:
     """Format as 4,235 ± 58, with the same number of decimals; as 4,235 for one seed; or as a dash for None."""
     if value is None:
-        return "-"
+        return Estimate("-")
     if value.std is None:
-        return number(value.mean)
+        return Estimate(number(value.mean))
     decimals = _decimals(value.mean, value.std)
-    return f"{value.mean:z,.{decimals}f} ± {value.std:,.{decimals}f}"
+    return Estimate(f"{value.mean:z,.{decimals}f}", f"± {value.std:,.{decimals}f}")
 
 
 def _decimals(*values: float) -> int:
@@ -45,16 +57,17 @@ def _decimals(*values: float) -> int:
     return 0 if largest >= 1000 or all(value == round(value) for value in values) else 1 if largest >= 100 else 2
 
 
-def interval(value: Interval) -> str:
+def interval(value: Interval) -> Estimate:
     """Format as 5.2 [4.1, 6.3]; as 5.2 if there are no bounds; or as a dash if there is no value."""
     if math.isnan(value.value):
-        return "-"
+        return Estimate("-")
     if math.isnan(value.low):
-        return number(value.value)
-    return f"{number(value.value)} [{number(value.low)}, {number(value.high)}]"
+        return Estimate(number(value.value))
+    return Estimate(number(value.value), f"[{number(value.low)}, {number(value.high)}]")
 
 
 def ranks(line: Line) -> str:
+    """Format as 2 / 1: ours and the paper's; or as a dash if there is none."""
     return f"{line.ranks[0]} / {line.ranks[1]}" if line.ranks else "-"
 
 
@@ -82,7 +95,7 @@ def as_csv(lines: Sequence[Line]) -> str:
         pairs = [line.maximum, line.paper, line.final, line.area, line.champion]
         maximum, paper, final, area, champion = ((pair.mean, pair.std) if pair else (None, None) for pair in pairs)
         writer.writerow([
-            line.task, line.system, line.algorithm, line.seeds, line.unfinished, *line.ends,
+            line.task, line.variant, line.variant.algorithm, line.seeds, line.unfinished, *line.ends,
             *maximum, *paper, *(line.ranks or (None, None)), *final, *area, *champion, line.champions,
             *(None if math.isnan(one) else one for one in line.robust), line.robust_at, line.robust_seeds,
             " ".join(erratum.sentence for erratum in line.errata),
@@ -92,9 +105,9 @@ def as_csv(lines: Sequence[Line]) -> str:
 
 def as_markdown(lines: Sequence[Line]) -> str:
     """Return the table as Markdown, with the doubts about the paper's values below it."""
-    head = ("task", "system", "seeds", "steps", "maximum", "the paper's", "rank: ours / paper's", "final", "area",
+    head = ("task", "algorithm", "seeds", "steps", "maximum", "the paper's", "rank: ours / paper's", "final", "area",
             "champion, fresh episodes", "IQM")  # fmt: skip
-    rows = [head, ("---",) * len(head)]
+    rows: list[tuple[object, ...]] = [head, ("---",) * len(head)]
     notes: list[str] = []
     for line in lines:
         marks = ""
@@ -104,10 +117,10 @@ def as_markdown(lines: Sequence[Line]) -> str:
                 notes.append(note)
             marks += f" [{notes.index(note) + 1}]"
         rows.append((
-            line.task, line.system, seeds(line), ends(line), spread(line.maximum), spread(line.paper) + marks,
+            line.task, line.variant, seeds(line), ends(line), spread(line.maximum), f"{spread(line.paper)}{marks}",
             ranks(line), spread(line.final), spread(line.area), spread(line.champion), interval(line.robust),
         ))  # fmt: skip
-    table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
+    table = "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in rows)
     numbered = "\n".join(f"{place}. {note}" for place, note in enumerate(notes, 1))
     errata = f"\nOn the paper's values:\n\n{numbered}\n" if notes else ""
     return f"{table}\n\n{NOTES}{CAVEAT}\n{_absent(lines)}{errata}"

@@ -216,28 +216,28 @@ function crosshair(host, root, series, options, frame) {
   return state;
 }
 
-// Rows of {name, color, mark, value, low, high}: a name, a number, and the interval below them; a dash without a value.
-// What comes after a name's first comma stands below it.
+// Rows of {name, details, color, mark, value, low, high}: a name, a number, and below them the details and the interval;
+// a dash without a value.
 function forest(host, rows, title) {
   const draw = () => {
     host.replaceChildren();
-    const details = (row) => row.name.split(", ").slice(1).join(", ");
-    const width = Math.max(host.clientWidth, 240), pitch = rows.some(details) ? 60 : 46, height = rows.length * pitch + 26;
+    const whole = (row) => (row.details ? `${row.name}, ${row.details}` : row.name);
+    const width = Math.max(host.clientWidth, 240), pitch = rows.some((row) => row.details) ? 60 : 46, height = rows.length * pitch + 26;
     const [x0, x1] = extent(rows.flatMap((row) => [row.value, row.low, row.high]), 0.06);
     const scaleX = (x) => 8 + ((x - x0) / (x1 - x0)) * (width - 16);
     const between = (row) => (row.low === null ? "" : ` [${exact(row.low)}, ${exact(row.high)}]`);
     const value = (row) => (row.value === null ? "-" : exact(row.value) + between(row));
-    const said = rows.map((row) => row.name + " " + value(row)).join("; ");
+    const said = rows.map((row) => whole(row) + " " + value(row)).join("; ");
     const root = shape("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}: ${said}` }, host);
     for (const tick of ticks(x0, x1, width / 110)) {
       shape("line", { x1: scaleX(tick), x2: scaleX(tick), y1: 0, y2: height - 20, stroke: "var(--grid)" }, root);
       shape("text", { x: Math.min(Math.max(scaleX(tick), 14), width - 14), y: height - 4, "text-anchor": "middle" }, root, short(tick));
     }
     rows.forEach((row, place) => {
-      const y = (place + 1) * pitch - 14, top = place * pitch + 18, room = Math.floor(width / 6.5), below = details(row);
-      shape("text", { x: 0, y: top, class: "strong" }, root, row.name.split(", ")[0]);
+      const y = (place + 1) * pitch - 14, top = place * pitch + 18, room = Math.floor(width / 6.5), below = row.details;
+      shape("text", { x: 0, y: top, class: "strong" }, root, row.name);
       shape("text", { x: width, y: top, "text-anchor": "end" }, root, value(row));
-      if (below) shape("title", {}, shape("text", { x: 0, y: top + 15, class: "details" }, root, below.length > room ? `${below.slice(0, room - 1)}…` : below), row.name);
+      if (below) shape("title", {}, shape("text", { x: 0, y: top + 15, class: "details" }, root, below.length > room ? `${below.slice(0, room - 1)}…` : below), whole(row));
       if (row.low !== null) shape("line", { x1: scaleX(row.low), x2: scaleX(row.high), y1: y, y2: y, stroke: row.color, "stroke-width": 5, opacity: 0.4, "stroke-linecap": "round" }, root);
       if (row.value !== null) mark(row.mark, scaleX(row.value), y, 5.5, row.color, root);
     });

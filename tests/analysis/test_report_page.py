@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    """A report on two tasks: systems with three seeds or two, another with one evaluation, one run cut short."""
+    """A report on two tasks: algorithms with three seeds or two, another with one evaluation, one run cut short."""
     runs = tmp_path_factory.mktemp("runs")
     for seed in (0, 1):
         run_folder(runs / f"b{seed}", [50.0 * n for n in range(1, 9 - 2 * seed)], algo="sac", seed=seed, planned=80_000)
@@ -68,7 +68,7 @@ def hover(page, share):
 
 
 def tip(page):
-    """What the tooltip says: the steps, and a line for each system."""
+    """What the tooltip says: the steps, and a line for each algorithm."""
     return page.run(
         "(() => { const it = document.querySelector('#curve .tip'); if (it.hidden) return null; "
         "return [it.querySelector('.when').textContent, Object.fromEntries([...it.querySelectorAll('tr')].map("
@@ -100,7 +100,7 @@ def test_another_task_is_drawn(page):
 def test_hovering_shows_the_right_values(page, drawn):
     hover(page, 1.0)
     steps, shown = tip(page)
-    curves = {curve["system"]: curve for curve in data_of(drawn.read_text())["tasks"][1]["curves"]}
+    curves = {curve["variant"]: curve for curve in data_of(drawn.read_text())["tasks"][1]["curves"]}
     assert steps == "80,000 steps"
     assert shown["ARAC"][0] == f"{curves[0]['mean']['value'][-1]:.1f}" == "810.0"
     assert shown["ARAC"][1] == "± 10.0"  # as many decimals as the mean has
@@ -127,13 +127,13 @@ def test_the_robust_style_shows_the_mean_of_the_middle_as_measured(page):
     assert tip(page)[1]["SAC"] == ["50.00", ""], "two runs have no interval"
 
 
-def test_a_system_can_be_hidden_and_shown_again(page):
-    page.click("button[data-system='0']")
+def test_an_algorithm_can_be_hidden_and_shown_again(page):
+    page.click("button[data-variant='0']")
     assert lines(page) == ["SAC", "TD3"]
-    assert page.run("document.querySelector('button[data-system=\"0\"]').getAttribute('aria-pressed')") == "false"
+    assert page.run("document.querySelector('button[data-variant=\"0\"]').getAttribute('aria-pressed')") == "false"
     hover(page, 0.5)
     assert "ARAC" not in tip(page)[1]
-    page.click("button[data-system='0']")
+    page.click("button[data-variant='0']")
     assert lines(page) == ["ARAC", "SAC", "TD3"]
 
 

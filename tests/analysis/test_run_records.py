@@ -219,7 +219,7 @@ def test_what_is_wrong_with_a_champion_is_said_and_the_run_is_shown(champion, re
 def test_a_setting_may_be_a_date(tmp_path):
     run_folder(tmp_path / "a")
     change(run_folder(tmp_path / "b", seed=1) / "config.toml", "flows = 4", "flows = 1979-05-27")
-    assert list(study_of(tmp_path).systems) == ["ARAC", "ARAC, flows 1979-05-27"]
+    assert list(map(str, study_of(tmp_path).variants)) == ["ARAC", "ARAC, flows 1979-05-27"]
 
 
 def test_the_largest_numbers_that_are_read_can_be_drawn(tmp_path):

@@ -12,15 +12,18 @@ from arac.algorithms.presets import paper_table
 from arac.algorithms.registry import ALGORITHMS
 from arac.analysis import caveats, paper, report, statistics, summary, tables
 from arac.analysis.curves import curve, interquartile_band, smooth
+from arac.analysis.grouping import Variant
+
+ARAC, SAC, TD3 = Variant("arac"), Variant("sac"), Variant("td3")
 
 
-def test_settings_that_differ_make_another_system_and_running_does_not(tmp_path):
+def test_settings_that_differ_make_another_variant_and_running_does_not(tmp_path):
     run_folder(tmp_path / "a", workers=0, episode_timeout=30.0, checkpoint_interval=7)
     run_folder(tmp_path / "b", seed=1, planned=70_000)
     run_folder(tmp_path / "c", ar_coefficient=0.0)
     run_folder(tmp_path / "d", ar_base="gaussian", ar_coefficient=0.5)
     found = study_of(tmp_path)
-    assert {one.system: len(one.records) for one in found.groups} == {
+    assert {str(one.variant): len(one.records) for one in found.groups} == {
         "ARAC": 2,
         "ARAC, ar_coefficient 0": 1,
         "ARAC, ar_base gaussian, ar_coefficient 0.5": 1,
@@ -34,7 +37,7 @@ def test_no_value_of_the_paper_stands_beside_a_variant_that_has_the_plain_name(t
     run_folder(tmp_path / "a", env="HalfCheetah-v5", ar_coefficient=0.0, hidden_size=8, steps=[10, 20, 1_000_000])
     run_folder(tmp_path / "b", env="HalfCheetah-v5", algo="sac")
     line = line_of(tmp_path)
-    assert (line.system, line.paper, line.ranks, line.errata) == ("ARAC", None, None, ())
+    assert (str(line.variant), line.paper, line.ranks, line.errata) == ("ARAC", None, None, ())
     assert line_of(tmp_path, "SAC").paper == (11896, 574)
     assert line_of(tmp_path, "SAC").ranks is None  # there is no other to be ranked with
     assert caveats.coverage(study_of(tmp_path))["HalfCheetah"]["arac"] == (0, 0)
@@ -45,8 +48,8 @@ def test_a_variant_goes_by_the_name_of_its_preset(tmp_path):
     letter = ARACConfig.named_presets["paper-letter"]
     for number, settings in enumerate(({}, letter, {**letter, "temperature": 0.1}, {"ar_coefficient": 1.0})):
         run_folder(tmp_path / str(number), [1.0], **settings)
-    systems = {line.system for line in summary.lines(study_of(tmp_path))}
-    assert systems == {"ARAC", "ARAC, paper-letter", "ARAC, paper-letter, temperature 0.1", "ARAC, ar_coefficient 1"}
+    variants = {str(line.variant) for line in summary.lines(study_of(tmp_path))}
+    assert variants == {"ARAC", "ARAC, paper-letter", "ARAC, paper-letter, temperature 0.1", "ARAC, ar_coefficient 1"}
 
 
 def test_settings_that_did_not_exist_yet_are_what_they_were_then(tmp_path):
@@ -55,8 +58,8 @@ def test_settings_that_did_not_exist_yet_are_what_they_were_then(tmp_path):
     lines = (folder / "config.toml").read_text().splitlines()
     (folder / "config.toml").write_text("\n".join(line for line in lines if not line.startswith(later)))
     run_folder(tmp_path / "new", [1.0])
-    systems = {line.system for line in summary.lines(study_of(tmp_path))}
-    assert systems == {"ARAC", "ARAC, ar_divergence kl, ar_felt_by all, ar_from archive"}
+    variants = {str(line.variant) for line in summary.lines(study_of(tmp_path))}
+    assert variants == {"ARAC", "ARAC, ar_divergence kl, ar_felt_by all, ar_from archive"}
 
 
 def test_another_way_of_evaluating_is_no_variant_but_another_way_of_learning_is(tmp_path):
@@ -64,7 +67,7 @@ def test_another_way_of_evaluating_is_no_variant_but_another_way_of_learning_is(
     run_folder(tmp_path / "b", [1.0], seed=1, eval_episodes=3, steps=[1_000_000])
     run_folder(tmp_path / "c", [3.0], seed=2, store_evaluation=True)
     run_folder(tmp_path / "d", [4.0], algo="sac")
-    ranks = {line.system: (line.paper is not None, line.ranks) for line in summary.lines(study_of(tmp_path))}
+    ranks = {str(line.variant): (line.paper is not None, line.ranks) for line in summary.lines(study_of(tmp_path))}
     assert ranks == {
         "ARAC": (True, (2, 1)),
         "ARAC, store_evaluation True": (False, None),
@@ -86,14 +89,14 @@ def test_a_policy_of_the_users_own_is_a_variant(tmp_path):
     ]
 
 
-def test_a_system_has_one_name_on_all_tasks(tmp_path):
+def test_a_variant_has_one_name_on_all_tasks(tmp_path):
     """Each task has its own preset; only what departs from it tells runs apart."""
     run_folder(tmp_path / "a", env="Hopper-v5", hidden_size=64)
     run_folder(tmp_path / "b", env="Ant-v5", hidden_size=64)
-    assert list(study_of(tmp_path).systems) == ["ARAC"]
+    assert list(map(str, study_of(tmp_path).variants)) == ["ARAC"]
     assert "ARAC on Ant-v5 departs from the preset's settings: hidden_size 64" in said(tmp_path, "other settings")
     run_folder(tmp_path / "c", env="Walker2d-v5")
-    assert list(study_of(tmp_path).systems) == ["ARAC", "ARAC, hidden_size 64"]
+    assert list(map(str, study_of(tmp_path).variants)) == ["ARAC", "ARAC, hidden_size 64"]
 
 
 def test_another_environment_is_another_task(tmp_path):
@@ -113,7 +116,7 @@ def test_of_duplicates_the_one_that_went_furthest_stands(tmp_path):
     run_folder(tmp_path / "long", [1.0, 9.0])
     assert line_of(tmp_path).maximum.mean == 9
     assert said(tmp_path, "duplicate") == [
-        f"{tmp_path.name}/short is left out: {tmp_path.name}/long is the same task, system and seed"
+        f"{tmp_path.name}/short is left out: {tmp_path.name}/long has the same task, algorithm, settings and seed"
     ]
 
 
@@ -137,16 +140,16 @@ def test_a_young_run_does_not_draw_the_others_back(tmp_path):
     run_folder(tmp_path / "b", [1.0, 2.0, 3.0, 9.0], algo="sac")
     run_folder(tmp_path / "young", [7.0], algo="sac", seed=1, steps=[5000], planned=40_000)
     run_folder(tmp_path / "younger", [8.0], algo="td3", steps=[4000], planned=40_000)
-    ours, theirs, none = (line_of(tmp_path, system) for system in ("ARAC", "SAC", "TD3"))
+    ours, theirs, none = (line_of(tmp_path, label) for label in ("ARAC", "SAC", "TD3"))
     assert (ours.robust_at, ours.robust.value, theirs.robust.value) == (40_000, 4.5, 9)
     assert (ours.robust_seeds, theirs.robust_seeds, none.robust_seeds) == (2, 1, 0)
     assert theirs.left_out == ("SAC seed 1 (at 5,000)",)
     assert np.isnan(none.robust).all()
     [comparison] = summary.comparisons(study_of(tmp_path))
-    assert comparison.interquartile.keys() == {"ARAC", "SAC", "TD3"}
-    assert np.isnan(comparison.interquartile["TD3"]).all()
-    assert comparison.profile.keys() == comparison.improvement.keys() == {"ARAC", "SAC"}
-    assert comparison.improvement["SAC"]["ARAC"].value == 1
+    assert comparison.interquartile.keys() == {ARAC, SAC, TD3}
+    assert np.isnan(comparison.interquartile[TD3]).all()
+    assert comparison.profile.keys() == comparison.improvement.keys() == {ARAC, SAC}
+    assert comparison.improvement[SAC][ARAC].value == 1
     sentence = "Not yet at 40,000 steps of Hopper-v5, and left out: SAC seed 1 (at 5,000); TD3 seed 0 (at 4,000)."
     text = written(tmp_path)
     assert sentence in data_of(text)["comparisons"][0]["note"]
@@ -166,16 +169,16 @@ def test_nobody_is_left_out_where_all_are_there(tmp_path):
     assert "left out:" not in (tmp_path / "out" / "index.html").read_text()
 
 
-def test_systems_are_compared_where_all_runs_have_been_if_none_is_finished(tmp_path):
+def test_algorithms_are_compared_where_all_runs_have_been_if_none_is_finished(tmp_path):
     run_folder(tmp_path / "a", [1.0, 2.0, 100.0], steps=[10_010, 20_030, 30_001], planned=90_000)
     run_folder(tmp_path / "b", [3.0, 4.0], algo="sac", steps=[10_000, 20_200], planned=30_000)
     ours, theirs = line_of(tmp_path), line_of(tmp_path, "SAC")
     assert (ours.robust.value, theirs.robust.value, ours.robust_at) == (2, 4, 20_200)
     [comparison] = summary.comparisons(study_of(tmp_path))
-    assert comparison.improvement["ARAC"]["SAC"].value == 0
-    assert comparison.improvement["SAC"]["ARAC"].value == 1
-    assert comparison.profile["SAC"][50] == 1
-    assert comparison.profile["ARAC"][50] == 0
+    assert comparison.improvement[ARAC][SAC].value == 0
+    assert comparison.improvement[SAC][ARAC].value == 1
+    assert comparison.profile[SAC][50] == 1
+    assert comparison.profile[ARAC][50] == 0
     assert "do not compare" in " ".join(said(tmp_path, "different lengths"))
 
 
@@ -186,11 +189,9 @@ def test_scores_are_normalised_within_a_task_and_pooled_over_tasks(tmp_path):
     run_folder(tmp_path / "alone", [7.0], env="Pendulum-v1")
     everything = summary.comparisons(study_of(tmp_path))[0]
     assert everything.scope == "all tasks"
-    assert (
-        everything.interquartile["ARAC"].value == 0.5
-    )  # 0 and 1; what is alone on a task has nothing to be measured by
-    assert np.isnan(everything.interquartile["ARAC"].low)  # one run each: nothing to draw again
-    assert everything.improvement["ARAC"]["SAC"].value == 0.5
+    assert everything.interquartile[ARAC].value == 0.5  # 0 and 1; what is alone on a task has nothing to be measured by
+    assert np.isnan(everything.interquartile[ARAC].low)  # one run each: nothing to draw again
+    assert everything.improvement[ARAC][SAC].value == 0.5
 
 
 def test_ranks_stand_beside_the_papers(tmp_path):
@@ -202,7 +203,7 @@ def test_ranks_stand_beside_the_papers(tmp_path):
     assert line_of(tmp_path, "TD3").ranks == (2, 2)
 
 
-def test_a_system_alone_has_no_rank(tmp_path):
+def test_an_algorithm_alone_has_no_rank(tmp_path):
     run_folder(tmp_path / "a")
     assert line_of(tmp_path).paper == (3587, 65)
     assert line_of(tmp_path).ranks is None
@@ -244,7 +245,7 @@ def test_csv_and_markdown_have_the_numbers(tmp_path):
     ],
 )
 def test_both_sides_of_a_deviation_have_as_many_decimals(mean, std, text):
-    assert tables.spread(summary.Spread(mean, std)) == text
+    assert str(tables.spread(summary.Spread(mean, std))) == text
 
 
 def test_runs_on_a_common_grid(tmp_path):
@@ -301,7 +302,7 @@ def test_a_band_is_the_interquartile_mean_at_each_point_with_whole_curves_drawn_
     assert band.low[1] == pytest.approx(2 * band.low[0])
 
 
-def test_the_papers_table_is_that_of_its_tasks_and_systems():
+def test_the_papers_table_is_that_of_its_tasks_and_algorithms():
     assert paper.TABLE.keys() == paper_table().keys()
     assert set(paper.COLUMNS) <= ALGORITHMS.keys()
     assert paper.value("Walker2d", "cerl") == (4386, 615)

@@ -1,4 +1,4 @@
-"""Tasks by systems by seeds: what is planned, champions measured again, and how long it will take."""
+"""Tasks by algorithms by seeds: what is planned, champions measured again, and how long it will take."""
 
 import json
 import shutil

@@ -26,7 +26,7 @@ def write(folders: Sequence[Path], out: Path) -> str:
     """
     found = collect(folders)
     study = group(found.records)
-    curves = {(one.task, one.system): curve(one.measured) for one in study.groups if one.measured}
+    curves = {(one.task, one.variant): curve(one.measured) for one in study.groups if one.measured}
     lines = summary.lines(study)
     contents = page.Contents(study, found.broken, curves, lines, summary.comparisons(study), pictures.find(folders))
     make_folder(out)

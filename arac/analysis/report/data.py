@@ -6,7 +6,7 @@ from typing import Any
 from arac.algorithms.registry import Look
 from arac.analysis import figures, tables
 from arac.analysis.curves import WINDOW, Band, Curve
-from arac.analysis.grouping import Study
+from arac.analysis.grouping import Study, Variant
 from arac.analysis.run_records import Record
 from arac.analysis.summary import THRESHOLDS, Comparison
 
@@ -21,38 +21,39 @@ def collect(
     study: Study,
     curves: figures.Curves,
     comparisons: Sequence[Comparison],
-    index: Mapping[str, int],
-    looks: Mapping[str, Look],
+    index: Mapping[Variant, int],
+    looks: Mapping[Variant, Look],
 ) -> dict[str, Any]:
-    """Return all data of the page, with each algorithm or variant as its number in `index`."""
+    """Return all data of the page, with each variant as its number in `index`."""
     tasks = [task for task in study.tasks if any(of == task for of, _ in curves)]
     return {
         "window": WINDOW,
         "thresholds": THRESHOLDS.tolist(),
-        "systems": [
-            {"label": system, "name": system.partition(", ")[0], "mark": looks[system].mark} for system in index
+        "variants": [
+            {"label": str(variant), "name": variant.label, "settings": variant.settings, "mark": looks[variant].mark}
+            for variant in index
         ],
         "tasks": [{"name": task, "curves": _curves(study, curves, task, index)} for task in tasks],
         "comparisons": [_comparison(one, index) for one in comparisons],
         "runs": [
-            _run(record, index[group.system], f"{group.task} · {group.system} · seed {record.seed}")
+            _run(record, index[group.variant], f"{group.task} · {group.variant} · seed {record.seed}")
             for group in study.groups
             for record in group.measured
         ],
     }
 
 
-def _curves(study: Study, curves: figures.Curves, task: str, index: Mapping[str, int]) -> list[dict[str, Any]]:
+def _curves(study: Study, curves: figures.Curves, task: str, index: Mapping[Variant, int]) -> list[dict[str, Any]]:
     return [
-        _curve(curves[task, group.system], group.measured, index[group.system])
+        _curve(curves[task, group.variant], group.measured, index[group.variant])
         for group in study.on(task)
-        if (task, group.system) in curves
+        if (task, group.variant) in curves
     ]
 
 
-def _curve(curve: Curve, records: Sequence[Record], system: int) -> dict[str, Any]:
+def _curve(curve: Curve, records: Sequence[Record], variant: int) -> dict[str, Any]:
     return {
-        "system": system,
+        "variant": variant,
         "steps": curve.steps.tolist(),
         "count": curve.count.tolist(),
         "total": len(records),
@@ -68,7 +69,7 @@ def _band(band: Band) -> dict[str, list[float]]:
     return {name: line.tolist() for name, line in zip(Band._fields, band, strict=True)}
 
 
-def _comparison(one: Comparison, index: Mapping[str, int]) -> dict[str, Any]:
+def _comparison(one: Comparison, index: Mapping[Variant, int]) -> dict[str, Any]:
     at = ", ".join(f"{task} at {steps:,}" for task, steps in one.at.items())
     left_out = "".join(f"{tables.left_out(task, one.at[task], runs)} " for task, runs in one.left_out.items())
     return {
@@ -76,16 +77,16 @@ def _comparison(one: Comparison, index: Mapping[str, int]) -> dict[str, Any]:
         "tasks": one.tasks,
         "note": _NOTE.format(at=at, left_out=left_out),
         "interquartile": [
-            {"system": index[system], "tasks": one.tasks_of[system], **value._asdict()}
-            for system, value in one.interquartile.items()
+            {"variant": index[variant], "tasks": one.tasks_of[variant], **value._asdict()}
+            for variant, value in one.interquartile.items()
         ],
         "improvement": [
-            {"system": index[system], "over": {index[other]: value._asdict() for other, value in over.items()}}
-            for system, over in one.improvement.items()
+            {"variant": index[variant], "over": {index[other]: value._asdict() for other, value in over.items()}}
+            for variant, over in one.improvement.items()
         ],
-        "profile": [{"system": index[system], "values": line.tolist()} for system, line in one.profile.items()],
+        "profile": [{"variant": index[variant], "values": line.tolist()} for variant, line in one.profile.items()],
     }
 
 
-def _run(record: Record, system: int, name: str) -> dict[str, Any]:
-    return {"name": name, "system": system, **record.series()}
+def _run(record: Record, variant: int, name: str) -> dict[str, Any]:
+    return {"name": name, "variant": variant, **record.series()}

@@ -3,7 +3,7 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const find = (id) => document.getElementById(id);
-const color = (system) => `var(--s${system})`;
+const color = (variant) => `var(--s${variant})`;
 const hidden = new Set();
 
 function fill(select, names) {
@@ -14,14 +14,14 @@ function fill(select, names) {
 function chosen(list, select) { return list[+select.value || 0]; }
 
 function showChips() {
-  const there = new Set((chosen(data.tasks, find("task")) || { curves: [] }).curves.map((curve) => curve.system));
-  find("systems").replaceChildren();
-  data.systems.forEach((system, index) => {
+  const there = new Set((chosen(data.tasks, find("task")) || { curves: [] }).curves.map((curve) => curve.variant));
+  find("variants").replaceChildren();
+  data.variants.forEach((variant, index) => {
     if (!there.has(index)) return;
-    const button = element("button", { type: "button", "aria-pressed": !hidden.has(index), "data-system": index }, find("systems"));
+    const button = element("button", { type: "button", "aria-pressed": !hidden.has(index), "data-variant": index }, find("variants"));
     const icon = shape("svg", { width: 16, height: 16, viewBox: "-8 -8 16 16", "aria-hidden": "true" }, button);
-    mark(system.mark, 0, 0, 5.5, color(index), icon);
-    button.append(system.label);
+    mark(variant.mark, 0, 0, 5.5, color(index), icon);
+    button.append(variant.label);
     button.addEventListener("click", () => {
       if (!hidden.delete(index)) hidden.add(index);
       button.setAttribute("aria-pressed", !hidden.has(index));
@@ -43,11 +43,11 @@ function showCurves() {
   const task = chosen(data.tasks, find("task"));
   if (!task) { find("curve-note").textContent = "No run has an evaluation yet."; find("curve").replaceChildren(); return; }
   const style = document.querySelector("input[name=style]:checked").value;
-  const curves = task.curves.filter((curve) => !hidden.has(curve.system));
+  const curves = task.curves.filter((curve) => !hidden.has(curve.variant));
   const series = curves.map((curve) => {
     const band = curve[style], partial = curve.count.some((count) => count < curve.total);
     return {
-      name: data.systems[curve.system].label, color: color(curve.system), mark: data.systems[curve.system].mark,
+      name: data.variants[curve.variant].label, color: color(curve.variant), mark: data.variants[curve.variant].mark,
       x: curve.steps, y: band.value, low: band.low, high: band.high,
       solid: partial ? (i) => curve.count[i] === curve.total : null,
       thin: find("seeds").checked ? curve.runs : [], note: spreadNote(curve, band, style),
@@ -58,7 +58,7 @@ function showCurves() {
 }
 
 function curveNote(curves, style) {
-  const label = (curve) => data.systems[curve.system].label;
+  const label = (curve) => data.variants[curve.variant].label;
   const rough = curves.filter((curve) => !curve.smoothed).map(label), partial = curves.filter((curve) => curve.count.some((count) => count < curve.total)).map(label);
   const parts = [{
     mean: "Mean ± one standard deviation over seeds, as measured.",
@@ -71,13 +71,18 @@ function curveNote(curves, style) {
   return parts.join(" ");
 }
 
+function detailsOf(row, one) {
+  const some = one.tasks > 1 && row.tasks < one.tasks ? `${row.tasks} of ${one.tasks} tasks` : "";
+  return [data.variants[row.variant].settings, some].filter(Boolean).join(", ");
+}
+
 function showComparison() {
   const one = chosen(data.comparisons, find("scope"));
   if (!one) { find("scope-note").textContent = "Nothing to compare yet."; return; }
   find("scope-note").textContent = one.note;
   find("iqm-title").textContent = one.tasks > 1 ? "Interquartile mean of normalised scores" : "Interquartile mean of returns";
-  forest(find("iqm"), one.interquartile.map((row) => ({ ...row, name: data.systems[row.system].label + (one.tasks > 1 && row.tasks < one.tasks ? `, ${row.tasks} of ${one.tasks} tasks` : ""), color: color(row.system), mark: data.systems[row.system].mark })), "Interquartile mean");
-  lineChart(find("profile"), one.profile.map((line) => ({ name: data.systems[line.system].label, color: color(line.system), mark: data.systems[line.system].mark, x: data.thresholds, y: line.values })),
+  forest(find("iqm"), one.interquartile.map((row) => ({ ...row, name: data.variants[row.variant].name, details: detailsOf(row, one), color: color(row.variant), mark: data.variants[row.variant].mark })), "Interquartile mean");
+  lineChart(find("profile"), one.profile.map((line) => ({ name: data.variants[line.variant].label, color: color(line.variant), mark: data.variants[line.variant].mark, x: data.thresholds, y: line.values })),
     { title: "Performance profile", xLabel: "normalised score", yLabel: "fraction of runs above it", yRange: [0, 1.04], exactX: (x) => `above ${x.toFixed(2)}`, height: Math.max(230, 46 * one.interquartile.length + 26) });
   showImprovement(one);
 }
@@ -85,23 +90,22 @@ function showComparison() {
 function showImprovement(one) {
   const host = find("improvement");
   host.replaceChildren();
-  if (one.improvement.length < 2) { element("p", { class: "note" }, host, "There is only one system to compare."); return; }
-  const table = element("table", { class: "heat" }, host), ids = one.improvement.map((row) => row.system);
+  if (one.improvement.length < 2) { element("p", { class: "note" }, host, "There is only one algorithm to compare."); return; }
+  const table = element("table", { class: "heat" }, host), ids = one.improvement.map((row) => row.variant);
   const head = element("tr", {}, element("thead", {}, table));
   element("td", {}, head).className = "self";
   for (const id of ids) {
-    const column = element("th", { scope: "col", title: data.systems[id].label }, head);
-    element("span", { class: "key", style: `--c:${color(id)}` }, column); column.append(data.systems[id].name);
+    const column = element("th", { scope: "col", title: data.variants[id].label }, head);
+    element("span", { class: "key", style: `--c:${color(id)}` }, column); column.append(data.variants[id].name);
   }
   const body = element("tbody", {}, table);
   for (const row of one.improvement) {
     const line = element("tr", {}, body), name = element("th", { scope: "row" }, line);
-    element("span", { class: "key", style: `--c:${color(row.system)}` }, name); name.append(data.systems[row.system].name);
-    const settings = data.systems[row.system].label.slice(data.systems[row.system].name.length + 2);
-    if (settings) element("small", {}, name, settings);
+    element("span", { class: "key", style: `--c:${color(row.variant)}` }, name); name.append(data.variants[row.variant].name);
+    if (data.variants[row.variant].settings) element("small", {}, name, data.variants[row.variant].settings);
     for (const id of ids) {
       const cell = row.over[id];
-      if (!cell) { element("td", { class: "self" }, line, id === row.system ? "" : "no task in common"); continue; }
+      if (!cell) { element("td", { class: "self" }, line, id === row.variant ? "" : "no task in common"); continue; }
       const td = element("td", { style: `--p:${Math.abs(cell.value - 0.5) * 2};--hue:var(${cell.value < 0.5 ? "--warm" : "--accent"})` }, line, cell.value.toFixed(2));
       element("small", {}, td, cell.low === null ? "too few runs" : `${cell.low.toFixed(2)} to ${cell.high.toFixed(2)}`);
     }
@@ -115,11 +119,11 @@ function showRun() {
   const members = run.fitness.length;
   find("run-note").textContent = members < 2 ? "A single agent: there is no population to compare." : `${members} members; the thick line is the champion.`;
   const lines = run.fitness.map((y, member) => ({ name: `member ${member}`, color: "var(--soft)", width: 1, mark: run.steps.length < 2 ? "o" : null, x: run.steps, y }));
-  const best = { name: "champion", color: color(run.system), mark: data.systems[run.system].mark, x: run.steps, y: run.champion };
+  const best = { name: "champion", color: color(run.variant), mark: data.variants[run.variant].mark, x: run.steps, y: run.champion };
   lineChart(find("fitness"), members > 1 ? [...lines, best] : [best], { title: `Fitness of every member of ${run.name}`, xLabel: "environment steps", yLabel: "return", unit: "steps" });
   const single = (host, name, y, shown) => {
     find(host).parentElement.hidden = !shown;
-    if (shown) lineChart(find(host), [{ name, color: color(run.system), mark: data.systems[run.system].mark, x: run.steps, y }], { title: `${name} of ${run.name}`, xLabel: "environment steps", yLabel: name, unit: "steps" });
+    if (shown) lineChart(find(host), [{ name, color: color(run.variant), mark: data.variants[run.variant].mark, x: run.steps, y }], { title: `${name} of ${run.name}`, xLabel: "environment steps", yLabel: name, unit: "steps" });
   };
   single("mean-kl", "mean KL", run.mean_kl, run.mean_kl.some((value) => value !== null));
   single("archive", "policies", run.archive, run.archive.some((value) => value > 0));

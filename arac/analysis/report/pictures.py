@@ -2,11 +2,11 @@
 
 import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import groupby
 from pathlib import Path
+from typing import TypeAlias
 
 from arac.analysis.run_records import walk
 from arac.utils.atomic_io import read_bounded
@@ -18,13 +18,26 @@ TITLES = {
     "deceptive": "A task with a trap: where the agents go",
 }
 _LIMIT = 2**24
+Pieces: TypeAlias = Sequence[str]  # plain text and emphasised text in turn
+
+
+@dataclass(frozen=True)
+class Block:
+    """A paragraph of text; or a table, whose first row is its head."""
+
+    text: Pieces = ()
+    rows: Sequence[Sequence[Pieces]] = ()
 
 
 @dataclass(frozen=True)
 class Picture:
     name: str
     source: str  # a data URI
-    table: str | None  # Markdown
+    blocks: Sequence[Block]  # the text below it
+
+    @property
+    def title(self) -> str:
+        return TITLES[self.name]
 
 
 def find(folders: Sequence[Path]) -> list[Picture]:
@@ -42,34 +55,30 @@ def _read(path: Path) -> Picture | None:
     try:
         data = read_bounded(path, _LIMIT)
         beside = path.with_suffix(".md")
-        table = read_bounded(beside, 2**18).decode(errors="replace") if beside.is_file() else None
+        text = read_bounded(beside, 2**18).decode(errors="replace") if beside.is_file() else ""
     except (OSError, ValueError):
         return None
     if not data.startswith(b"\x89PNG"):
         return None
-    return Picture(path.stem, f"data:image/png;base64,{base64.b64encode(data).decode()}", table)
+    return Picture(path.stem, f"data:image/png;base64,{base64.b64encode(data).decode()}", _blocks(text))
 
 
-def as_html(markdown: str) -> str:
-    """Convert Markdown to HTML: tables and paragraphs, which is all that arac's experiments write."""
-    parts = []
-    for kind, lines in groupby(
-        markdown.splitlines(), lambda line: "|" if line.startswith("|") else line.strip() and "p"
-    ):
+def _blocks(markdown: str) -> list[Block]:
+    """Read Markdown: tables and paragraphs, which is all that arac's experiments write."""
+    blocks = []
+    for kind, lines in groupby(markdown.splitlines(), lambda line: "|" if line.startswith("|") else bool(line.strip())):
         if kind == "|":
-            parts.append(_table([line.strip().strip("|").split("|") for line in lines]))
-        elif kind == "p":
-            parts.append(f"<p>{_words(' '.join(lines))}</p>")
-    return "".join(parts)
+            blocks.append(Block(rows=_rows(lines)))
+        elif kind:
+            blocks.append(Block(text=_pieces(" ".join(lines))))
+    return blocks
 
 
-def _words(text: str) -> str:
-    """Escape a text and convert *emphasis*; a single star, or one with space on its inner side, stays a star."""
-    return re.sub(r"\*(?=\S)([^*]+)(?<=\S)\*", r"<em>\1</em>", escape(text.strip()))
+def _rows(lines: Iterable[str]) -> list[list[Pieces]]:
+    cells = [line.strip().strip("|").split("|") for line in lines]
+    return [[_pieces(cell) for cell in row] for row in cells if not all(set(one.strip()) <= set("-:") for one in row)]
 
 
-def _table(rows: list[list[str]]) -> str:
-    head, *body = [row for row in rows if not all(set(cell.strip()) <= set("-:") for cell in row)] or [[]]
-    tops = "".join(f'<th scope="col">{_words(cell)}</th>' for cell in head)
-    lines = "".join("<tr>" + "".join(f"<td>{_words(cell)}</td>" for cell in row) + "</tr>" for row in body)
-    return f'<div class="scroll"><table><thead><tr>{tops}</tr></thead><tbody>{lines}</tbody></table></div>'
+def _pieces(text: str) -> Pieces:
+    """Split a text at *emphasis*; a single star, or one with space on its inner side, stays a star."""
+    return re.split(r"\*(?=\S)([^*]+)(?<=\S)\*", text.strip())
