@@ -53,9 +53,11 @@ def missing(study: Study) -> str:
     whole = sum(min(full, paper.SEEDS) for full, _ in cells)
     begun = sum(min(some, paper.SEEDS) for _, some in cells)
     wanted = len(cells) * paper.SEEDS
+    runs = f"{wanted} runs ({len(paper.TABLE)} tasks, {len(paper.COLUMNS)} algorithms, {paper.SEEDS} seeds)"
+    if not begun:
+        return f"None of the paper's {runs} is here."
     return (
-        f"Of the paper's {wanted} runs ({len(paper.TABLE)} tasks, {len(paper.COLUMNS)} algorithms, "
-        f"{paper.SEEDS} seeds) {wanted - begun} are not here, and "
+        f"Of the paper's {runs} {wanted - begun} are not here, and "
         f"{begun - whole} of the {begun} that are here have fewer steps than the paper's."
     )
 

@@ -20,10 +20,10 @@ class Variant(NamedTuple):
     """An algorithm, with the settings that set some of its runs apart from the others."""
 
     algorithm: str  # name in the registry
-    settings: str = ""  # "ar_coefficient 0, flows 1", or the name of a preset
+    settings: tuple[str, ...] = ()  # such as "ar_coefficient 0", or the name of a preset
 
     def __str__(self) -> str:
-        return f"{self.label}, {self.settings}" if self.settings else self.label
+        return ", ".join([self.label, *self.settings])
 
     @property
     def label(self) -> str:
@@ -32,7 +32,7 @@ class Variant(NamedTuple):
     @property
     def place(self) -> tuple[int, int, str]:
         """The sort key: the paper's order of algorithms, and few settings before many."""
-        return list(ALGORITHMS).index(self.algorithm), len(self.settings), self.settings
+        return list(ALGORITHMS).index(self.algorithm), len(str(self)), str(self)
 
 
 @dataclass(frozen=True)
@@ -125,9 +125,11 @@ def as_in_paper(record: Record) -> bool:
 
 def settings_in_words(settings: Mapping[str, Any]) -> str:
     """Format settings as `ar_coefficient 0, flows 1`."""
-    return ", ".join(
-        f"{name} {f'{value:g}' if isinstance(value, float) else value}" for name, value in settings.items()
-    )
+    return ", ".join(each_in_words(settings))
+
+
+def each_in_words(settings: Mapping[str, Any]) -> list[str]:
+    return [f"{name} {f'{value:g}' if isinstance(value, float) else value}" for name, value in settings.items()]
 
 
 @cache
@@ -170,13 +172,13 @@ def _variants(records: Sequence[Record]) -> dict[str, Variant]:
     return variants
 
 
-def _in_words(algorithm: str, settings: dict[str, Any]) -> str:
+def _in_words(algorithm: str, settings: dict[str, Any]) -> tuple[str, ...]:
     """Format settings, with the name of a preset in place of its settings if all of them are there."""
     presets = ALGORITHMS[algorithm].config.named_presets
     whole = [name for name, preset in presets.items() if preset and preset.items() <= settings.items()]
     named = whole[:1]
     rest = {name: value for name, value in settings.items() if not named or name not in presets[named[0]]}
-    return ", ".join([*named, *([settings_in_words(rest)] if rest else [])])
+    return (*named, *each_in_words(rest))
 
 
 def _place(group: Group) -> tuple[Any, ...]:

@@ -108,9 +108,9 @@ def scores_at(records: Sequence[Record], steps: int) -> Float[np.ndarray, " run"
 
 
 def _left_out(group: Group, steps: int) -> list[str]:
-    """Return descriptions of the runs that have not reached `steps`."""
-    late = [record for record in group.measured if record.steps[-1] < steps]
-    return [f"{group.variant} seed {record.seed} (at {record.steps[-1]:,.0f})" for record in late]
+    """Return a description of the runs that have not reached `steps`, if there are any."""
+    late = [f"{one.seed} (at {one.steps[-1]:,.0f})" for one in group.measured if one.steps[-1] < steps]
+    return [f"{group.variant} seed{'s' if len(late) > 1 else ''} {', '.join(late)}"] if late else []
 
 
 def normalised(scores: Scores, tasks: Sequence[str]) -> Scores:

@@ -194,6 +194,26 @@ def test_a_profile_says_above(page):
     assert page.run(told) == ["above 1.00", "0.00", "0.00"]
 
 
+def test_variants_fit_on_a_desktop_and_scroll_inside_their_tables_on_a_phone(chromium, tmp_path):
+    """With every algorithm, many settings, a long name without a space, unfinished runs and large numbers."""
+    large = {"env": "HumanoidStandup-v5", "steps": [500_000, 1_000_000]}
+    for seed, algo in enumerate(("arac", "cem_td3", "sac_nf", "sac", "td3") * 2):
+        run_folder(
+            tmp_path / f"HumanoidStandup-v5-{algo}-seed{seed}", [9e4, 1.7e5 + seed], algo=algo, seed=seed, **large
+        )
+    settings = {"ar_base": "gaussian", "ar_coefficient": 0.25, "ar_divergence": "kl", "hidden_size": 128}
+    run_folder(tmp_path / "several", [9e4, 2e5], planned=2_000_000, versions={"jax": "0.10.1"}, **settings, **large)
+    run_folder(tmp_path / "policy", [9e4, 2e5], policy=f"somebody.{'long_' * 8}package.policies.Own", **large)
+    report.write([tmp_path], tmp_path / "out")
+    wide = "[...document.querySelectorAll('.scroll')].filter(it => it.scrollWidth > it.clientWidth)"
+    cut = f"{wide}.map(it => it.ariaLabel)"
+    chromium.open(tmp_path / "out" / "index.html")
+    assert chromium.run(cut) == []
+    chromium.open(tmp_path / "out" / "index.html", width=390, height=844)
+    assert "Returns on HumanoidStandup-v5" in chromium.run(cut)
+    assert chromium.run("document.documentElement.scrollWidth") <= 390
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_is_readable_on_a_phone(chromium, drawn, scheme):
     chromium.open(drawn, width=390, height=844, scheme=scheme)

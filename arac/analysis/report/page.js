@@ -73,7 +73,7 @@ function curveNote(curves, style) {
 
 function detailsOf(row, one) {
   const some = one.tasks > 1 && row.tasks < one.tasks ? `${row.tasks} of ${one.tasks} tasks` : "";
-  return [data.variants[row.variant].settings, some].filter(Boolean).join(", ");
+  return [...data.variants[row.variant].settings, some].filter(Boolean).join(", ");
 }
 
 function showComparison() {
@@ -87,6 +87,12 @@ function showComparison() {
   showImprovement(one);
 }
 
+function named(id, head) {
+  const label = element("span", { class: "label" }, head);
+  element("span", { class: "key", style: `--c:${color(id)}` }, label);
+  label.append(data.variants[id].name);
+}
+
 function showImprovement(one) {
   const host = find("improvement");
   host.replaceChildren();
@@ -96,13 +102,15 @@ function showImprovement(one) {
   element("td", {}, head).className = "self";
   for (const id of ids) {
     const column = element("th", { scope: "col", title: data.variants[id].label }, head);
-    element("span", { class: "key", style: `--c:${color(id)}` }, column); column.append(data.variants[id].name);
+    named(id, column);
+    element("small", {}, column, data.variants[id].settings.join(", "));
   }
   const body = element("tbody", {}, table);
   for (const row of one.improvement) {
     const line = element("tr", {}, body), name = element("th", { scope: "row" }, line);
-    element("span", { class: "key", style: `--c:${color(row.variant)}` }, name); name.append(data.variants[row.variant].name);
-    if (data.variants[row.variant].settings) element("small", {}, name, data.variants[row.variant].settings);
+    named(row.variant, name);
+    const small = element("small", {}, name), settings = data.variants[row.variant].settings;
+    settings.forEach((text, place) => { element("span", { class: "setting" }, small, text + (place < settings.length - 1 ? "," : "")); small.append(" "); });
     for (const id of ids) {
       const cell = row.over[id];
       if (!cell) { element("td", { class: "self" }, line, id === row.variant ? "" : "no task in common"); continue; }

@@ -7,7 +7,7 @@ from typing import Any
 from arac.algorithms.registry import ALGORITHMS
 from arac.analysis import paper, tables
 from arac.analysis.caveats import Remark, coverage, missing
-from arac.analysis.grouping import Group, Study, Variant, deviations, settings_in_words
+from arac.analysis.grouping import Group, Study, Variant, deviations, each_in_words, settings_in_words
 from arac.analysis.run_records import Record
 from arac.analysis.summary import Line
 from arac.training.display import clock
@@ -39,8 +39,8 @@ class Run:
     planned: int
     evaluations: int
     seconds: str
-    settings: str  # that not all runs on the page have
-    versions: str
+    settings: Sequence[str]  # that not all runs on the page have
+    versions: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,8 @@ def _run(group: Group, record: Record, settings: Mapping[str, Any], versions: Ma
         planned=record.planned,
         evaluations=len(record.rows),
         seconds="-" if record.seconds is None else clock(record.seconds),
-        settings=settings_in_words(_without(deviations(record), settings)),
-        versions=settings_in_words(_without(record.versions, versions)),
+        settings=each_in_words(_without(deviations(record), settings)),
+        versions=each_in_words(_without(record.versions, versions)),
     )
 
 
