@@ -129,6 +129,7 @@ def settings_in_words(settings: Mapping[str, Any]) -> str:
 
 
 def each_in_words(settings: Mapping[str, Any]) -> list[str]:
+    """Format each setting as `ar_coefficient 0`."""
     return [f"{name} {f'{value:g}' if isinstance(value, float) else value}" for name, value in settings.items()]
 
 

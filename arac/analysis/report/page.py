@@ -10,6 +10,7 @@ from arac.analysis.report import data, views
 from arac.analysis.report.pictures import Picture
 from arac.analysis.run_records import Broken
 from arac.analysis.summary import Comparison, Line
+from arac.training.display import clock
 from arac.web import embedded, file
 
 
@@ -39,7 +40,9 @@ def render(contents: Contents) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(spread=tables.spread, interval=tables.interval, ranks=tables.ranks, ends=tables.ends)
+    environment.filters.update(
+        {one.__name__: one for one in (tables.spread, tables.interval, tables.ranks, tables.ends, clock)}
+    )
     return environment.get_template("index.html").render(
         lead=views.lead(study),
         caveat=paper.CAVEAT,

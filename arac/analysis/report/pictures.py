@@ -64,7 +64,7 @@ def _read(path: Path) -> Picture | None:
 
 
 def _blocks(markdown: str) -> list[Block]:
-    """Read Markdown: tables and paragraphs, which is all that arac's experiments write."""
+    """Return the tables and paragraphs of Markdown, which are all that arac's experiments write."""
     blocks = []
     for kind, lines in groupby(markdown.splitlines(), lambda line: "|" if line.startswith("|") else bool(line.strip())):
         if kind == "|":

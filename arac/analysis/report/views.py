@@ -7,10 +7,9 @@ from typing import Any
 from arac.algorithms.registry import ALGORITHMS
 from arac.analysis import paper, tables
 from arac.analysis.caveats import Remark, coverage, missing
-from arac.analysis.grouping import Group, Study, Variant, deviations, each_in_words, settings_in_words
+from arac.analysis.grouping import Group, Study, deviations, each_in_words, settings_in_words
 from arac.analysis.run_records import Record
 from arac.analysis.summary import Line
-from arac.training.display import clock
 
 
 @dataclass(frozen=True)
@@ -31,14 +30,8 @@ class Returns:
 class Run:
     """A row of the table of runs."""
 
-    name: str
-    task: str
-    variant: Variant
-    seed: int
-    steps: int
-    planned: int
-    evaluations: int
-    seconds: str
+    group: Group
+    record: Record
     settings: Sequence[str]  # that not all runs on the page have
     versions: Sequence[str]
 
@@ -88,7 +81,10 @@ def runs(study: Study) -> Runs:
     members = [(group, record) for group in study.groups for record in group.records]
     settings = _shared([deviations(record) for _, record in members])
     versions = _shared([record.versions for _, record in members])
-    rows = [_run(group, record, settings, versions) for group, record in members]
+    rows = [
+        Run(group, record, _others(deviations(record), settings), _others(record.versions, versions))
+        for group, record in members
+    ]
     return Runs(rows, settings_in_words(settings), settings_in_words(versions))
 
 
@@ -116,21 +112,6 @@ def _returns(task: str, lines: Sequence[Line]) -> Returns:
     return Returns(task, lines, doubts, notes)
 
 
-def _run(group: Group, record: Record, settings: Mapping[str, Any], versions: Mapping[str, Any]) -> Run:
-    return Run(
-        name=record.name,
-        task=group.task,
-        variant=group.variant,
-        seed=record.seed,
-        steps=record.steps_done,
-        planned=record.planned,
-        evaluations=len(record.rows),
-        seconds="-" if record.seconds is None else clock(record.seconds),
-        settings=each_in_words(_without(deviations(record), settings)),
-        versions=each_in_words(_without(record.versions, versions)),
-    )
-
-
 def _shared(several: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the entries of the first mapping that all others have too."""
     return {
@@ -138,8 +119,8 @@ def _shared(several: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _without(entries: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in entries.items() if name not in shared}
+def _others(entries: Mapping[str, Any], shared: Mapping[str, Any]) -> list[str]:
+    return each_in_words({name: value for name, value in entries.items() if name not in shared})
 
 
 def _several(count: int, thing: str) -> str:
