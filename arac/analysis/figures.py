@@ -1,16 +1,17 @@
 """The learning curves as PNG and PDF: as measured, as the paper draws them, and robust, with a panel for each task."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from arac.algorithms.registry import ALGORITHMS, Look
 from arac.analysis.curves import WINDOW, Band, Curve
 from arac.analysis.grouping import Study, Variant
+from arac.analysis.references import PUBLIC_SAC, Reference, beside
 from arac.analysis.statistics import LEAST_RUNS
 from arac.utils.plotting import pyplot
 
@@ -28,6 +29,8 @@ STYLES = {
     "paper": "mean ± one standard deviation over seeds, Savitzky-Golay window 7",
     "robust": f"interquartile mean, with 95 % interval from {LEAST_RUNS} seeds on, as measured",
 }
+_PUBLIC = "0.35"
+_MARKS = {True: "x", False: "*"}  # public returns, and the paper's maximum
 _LETTERS = 13  # letters of a legend per inch
 _LONGEST = 48  # letters of a label: more do not fit below one panel
 _ROUGH = f"not smoothed, under {WINDOW} evaluations: "
@@ -43,6 +46,11 @@ def looks(variants: Iterable[Variant]) -> dict[Variant, Look]:
     return found
 
 
+def references_on(task: str, study: Study, curves: Curves) -> list[Reference]:
+    """Return the published returns that belong beside a task's curves."""
+    return beside(study.on(task), [curve for (of, _), curve in curves.items() if of == task])
+
+
 def draw(study: Study, curves: Curves, out: Path) -> None:
     """Write curves_mean, curves_paper and curves_robust, as .png and .pdf; `curves` are by task and variant."""
     plt = pyplot()
@@ -52,6 +60,9 @@ def draw(study: Study, curves: Curves, out: Path) -> None:
     seen = looks(study.variants)
     columns = {1: 1, 2: 2, 4: 2}.get(len(tasks), 3 if len(tasks) <= 6 else 4)
     handles = [_handle(seen[one], str(one)) for one in study.variants if any(of == one for _, of in curves)]
+    published = {task: references_on(task, study, curves) for task in tasks}
+    kinds = {one.variant is None for shown in published.values() for one in shown}
+    handles += [_reference_handle(public) for public in sorted(kinds, reverse=True)]
     longest = max(len(handle.get_label()) for handle in handles)
     beside = max(min(len(handles), 4, int(_LETTERS * 4.4 * columns / (longest + 8))), 1)  # 8: line, mark and gap
     size = (4.4 * columns, 3.3 * ceil(len(tasks) / columns) + 0.7 + 0.22 * ceil(len(handles) / beside))
@@ -61,6 +72,7 @@ def draw(study: Study, curves: Curves, out: Path) -> None:
         )
         for axes, task in zip(panels.flat, tasks, strict=False):
             _panel(axes, task, {variant: one for (of, variant), one in curves.items() if of == task}, style, seen)
+            _mark(axes, published[task], seen)
         for axes in panels.flat[len(tasks) :]:
             axes.set_axis_off()
         figure.suptitle(f"Return of the champion: {words}", fontsize="medium")
@@ -95,6 +107,15 @@ def _panel(axes: Any, task: str, curves: Mapping[Variant, Curve], style: str, se
     axes.spines[["top", "right"]].set_visible(False)
 
 
+def _mark(axes: Any, references: Sequence[Reference], seen: Mapping[Variant, Look]) -> None:
+    for one in references:
+        color = _PUBLIC if one.variant is None else seen[one.variant].light
+        spread = [std or 0.0 for std in one.stds]
+        axes.errorbar(
+            one.steps, one.returns, spread, fmt=_MARKS[one.variant is None], color=color, markersize=7, linewidth=0.8
+        )
+
+
 def _plain(text: str) -> str:
     """Escape dollars, between which Matplotlib reads formulas, and shorten text that would leave a panel no room."""
     return (text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…").replace("$", r"\$")
@@ -104,7 +125,21 @@ def _short(steps: float, _place: int | None = None) -> str:
     return f"{steps / 1e6:g}M" if abs(steps) >= 1e6 else f"{steps / 1e3:g}k" if steps else "0"
 
 
-def _handle(look: Look, label: str) -> Any:
+def _reference_handle(public: bool) -> Any:
+    label = f"{PUBLIC_SAC}, v4" if public else "paper's maximum"
+    return _handle(Look(_PUBLIC if public else "black", "", _MARKS[public]), label, linestyle="")
+
+
+def _handle(look: Look, label: str, linestyle: Literal["-", ""] = "-") -> Any:
     from matplotlib.lines import Line2D
 
-    return Line2D([], [], color=look.light, marker=look.mark, markersize=5, linewidth=1.8, label=_plain(label))
+    return Line2D(
+        [],
+        [],
+        color=look.light,
+        marker=look.mark,
+        markersize=5,
+        linewidth=1.8,
+        linestyle=linestyle,
+        label=_plain(label),
+    )

@@ -76,7 +76,7 @@ function path(xs, ys, scaleX, scaleY, keep) {
   return text;
 }
 
-// A series: {name, color, mark, x, y, low, high, solid(i), thin: [{x, y}], note(i)}. Options: xLabel, yLabel, title, yRange, height, unit, exactX.
+// A series: {name, color, mark, x, y, low, high, solid(i), thin: [{x, y}], note(i), points}; with `points`, marks without a line. Options: xLabel, yLabel, title, yRange, height, unit, exactX.
 function lineChart(host, series, options) {
   const draw = () => {
     const at = host.chart ? host.chart.at : null; // where the pointer or the keyboard is
@@ -132,7 +132,11 @@ function drawThin(group, one, scaleX, scaleY) {
 }
 
 function drawBand(group, one, scaleX, scaleY) {
-  if (one.low && one.x.length > 1) {
+  if (one.points) {
+    one.x.forEach((x, i) => {
+      if (one.low[i] !== null) shape("line", { x1: scaleX(x), x2: scaleX(x), y1: scaleY(one.low[i]), y2: scaleY(one.high[i]), stroke: one.color }, group);
+    });
+  } else if (one.low && one.x.length > 1) {
     const there = one.x.map((_, i) => i).filter((i) => one.low[i] !== null && one.high[i] !== null);
     const edge = (values, order) => order.map((i) => `${scaleX(one.x[i]).toFixed(2)} ${scaleY(values[i]).toFixed(2)}`).join("L");
     if (there.length) shape("path", { d: `M${edge(one.high, there)}L${edge(one.low, [...there].reverse())}Z`, fill: one.color, opacity: (one.thin || []).length ? 0.07 : 0.15 }, group);
@@ -143,6 +147,7 @@ function drawBand(group, one, scaleX, scaleY) {
 
 function drawLine(group, one, scaleX, scaleY) {
   const pen = { fill: "none", stroke: one.color, "stroke-width": one.width || 2.2, "stroke-linejoin": "round", "stroke-linecap": "round" };
+  if (one.points) { one.x.forEach((x, i) => mark(one.mark, scaleX(x), scaleY(one.y[i]), 6, one.color, group)); return; }
   if (one.solid) shape("path", { ...pen, d: path(one.x, one.y, scaleX, scaleY), "stroke-dasharray": "2 5", "stroke-width": 1.6 }, group);
   shape("path", { ...pen, d: path(one.x, one.y, scaleX, scaleY, one.solid) }, group);
   const every = Math.ceil(one.x.length / 14);
@@ -163,11 +168,11 @@ const gapOf = (one) => (one.x.length > 1 ? (one.x[one.x.length - 1] - one.x[0]) 
 // What each series has near x: nothing where that is further off than half of the distance between its points; for a
 // single point that of the others counts.
 function valuesAt(series, x) {
-  const usual = Math.max(...series.map(gapOf));
+  const usual = Math.max(0, ...series.filter((one) => !one.points).map(gapOf));
   return series.map((one) => {
     const i = nearest(one.x, one.y, x);
     if (i < 0) return { one, i: -1 };
-    const gap = gapOf(one) || usual;
+    const gap = one.points ? usual : gapOf(one) || usual;
     return { one, i: Math.abs(one.x[i] - x) <= 0.5 * gap + 1e-9 ? i : -1 };
   });
 }

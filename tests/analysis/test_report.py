@@ -100,3 +100,32 @@ def test_real_runs_of_this_repository(tmp_path, capsys):
     data = data_of((tmp_path / "page" / "index.html").read_text())
     assert [len(run["fitness"]) for run in data["runs"]] == [5, 5]
     assert [len(run["kl"]) for run in data["runs"]] == [5, 5]
+
+
+def test_published_returns_are_marked_as_far_as_the_runs_have_got(tmp_path):
+    steps = [100_000, 300_000, 500_000]
+    run_folder(tmp_path / "short", [1.0, 2.0, 3.0], env="HalfCheetah-v5", algo="sac", steps=steps, planned=10**6)
+    [task] = data_of(written(tmp_path))["tasks"]
+    [public] = task["references"]
+    assert (public["name"], public["variant"]) == ("Public SAC", None)
+    assert (public["x"], public["y"]) == ([100_000, 300_000], [6156, 8593])
+    assert (public["low"], public["high"]) == ([5456, None], [6856, None])  # the deviation at 300,000 is not published
+    text = (tmp_path / "out" / "index.html").read_text()
+    assert "Public SAC: 6,156 ± 700 at 100,000, 8,593 at 300,000, 11,321 ± 1,051 at 1,000,000 steps" in text
+
+
+def test_the_papers_maximum_is_marked_beside_whole_runs_with_its_settings(tmp_path):
+    steps = [500_000, 1_000_000]
+    run_folder(tmp_path / "sac", [1.0, 2.0], env="HalfCheetah-v5", algo="sac", steps=steps)
+    run_folder(tmp_path / "arac", [1.0, 2.0], env="HalfCheetah-v5", steps=steps)
+    run_folder(tmp_path / "other", [1.0, 2.0], env="HalfCheetah-v5", steps=steps, flows=1)
+    run_folder(tmp_path / "unknown", [1.0, 2.0], env="Pendulum-v1", steps=steps)
+    data = data_of(written(tmp_path))
+    names = [variant["label"] for variant in data["variants"]]
+    of = {task["name"]: task["references"] for task in data["tasks"]}
+    assert of["Pendulum-v1"] == []
+    maxima = {one["name"]: one for one in of["HalfCheetah-v5"] if one["variant"] is not None}
+    assert sorted(maxima) == ["ARAC, paper's maximum", "SAC, paper's maximum"]
+    ours = maxima["ARAC, paper's maximum"]
+    assert names[ours["variant"]] == "ARAC"
+    assert (ours["x"], ours["y"], ours["low"], ours["high"]) == ([1_000_000], [10_264], [9993], [10_535])

@@ -245,3 +245,25 @@ def luminance(colour):
     parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_published_returns_are_shown_and_hidden(chromium, tmp_path):
+    for algo in ("sac", "td3"):
+        run_folder(tmp_path / algo, [10.0, 20.0], env="HalfCheetah-v5", algo=algo, steps=[100_000, 1_000_000])
+    report.write([tmp_path], tmp_path / "out")
+    chromium.open(tmp_path / "out" / "index.html")
+    maxima = ["SAC, paper's maximum", "TD3, paper's maximum"]
+    assert lines(chromium) == ["SAC", "TD3", "Public SAC", *maxima]
+    assert "Crosses: public returns of SAC, on the v4 tasks. Stars" in note(chromium)
+    hover(chromium, 1.0)
+    assert tip(chromium)[1]["Public SAC"] == ["11,321", "± 1,051"]
+    assert tip(chromium)[1][maxima[0]] == ["11,896", "± 574"]
+    chromium.click("[data-variant='1']")  # TD3
+    assert lines(chromium) == ["SAC", "Public SAC", maxima[0]]
+    chromium.click("#published")
+    assert lines(chromium) == ["SAC"]
+    assert "Crosses" not in note(chromium)
+
+
+def note(page):
+    return page.run("document.getElementById('curve-note').textContent")

@@ -7,6 +7,7 @@ from arac.algorithms.registry import Look
 from arac.analysis import figures, tables
 from arac.analysis.curves import WINDOW, Band, Curve
 from arac.analysis.grouping import Study, Variant
+from arac.analysis.references import Reference
 from arac.analysis.run_records import Record
 from arac.analysis.summary import THRESHOLDS, Comparison
 
@@ -33,7 +34,14 @@ def collect(
             {"label": str(variant), "name": variant.label, "settings": variant.settings, "mark": looks[variant].mark}
             for variant in index
         ],
-        "tasks": [{"name": task, "curves": _curves(study, curves, task, index)} for task in tasks],
+        "tasks": [
+            {
+                "name": task,
+                "curves": _curves(study, curves, task, index),
+                "references": [_reference(one, index) for one in figures.references_on(task, study, curves)],
+            }
+            for task in tasks
+        ],
         "comparisons": [_comparison(one, index) for one in comparisons],
         "runs": [
             _run(record, index[group.variant], f"{group.task} · {group.variant} · seed {record.seed}")
@@ -63,6 +71,16 @@ def _curve(curve: Curve, records: Sequence[Record], variant: int) -> dict[str, A
         "robust": _band(curve.robust),
         "runs": [{"seed": record.seed, "x": record.steps.tolist(), "y": record.returns.tolist()} for record in records],
     }
+
+
+def _reference(one: Reference, index: Mapping[Variant, int]) -> dict[str, Any]:
+    known = [(place, std) for place, std in enumerate(one.stds) if std is not None]
+    low: list[float | None] = [None] * len(one.stds)
+    high = list(low)
+    for place, std in known:
+        low[place], high[place] = one.returns[place] - std, one.returns[place] + std
+    variant = None if one.variant is None else index[one.variant]
+    return {"name": one.name, "variant": variant, "x": one.steps, "y": one.returns, "low": low, "high": high}
 
 
 def _band(band: Band) -> dict[str, list[float]]:

@@ -53,11 +53,21 @@ function showCurves() {
       thin: find("seeds").checked ? curve.runs : [], note: spreadNote(curve, band, style),
     };
   });
+  const references = find("published").checked ? task.references.filter((one) => !hidden.has(one.variant)) : [];
+  series.push(...references.map(published));
   lineChart(find("curve"), series, { title: `Learning curves on ${task.name}`, xLabel: "environment steps", yLabel: "return of the champion", unit: "steps" });
-  find("curve-note").textContent = curveNote(curves, style);
+  find("published").parentElement.hidden = !task.references.length;
+  find("curve-note").textContent = curveNote(curves, style, references);
 }
 
-function curveNote(curves, style) {
+function published(one) {
+  return {
+    ...one, points: true, color: one.variant === null ? "var(--soft)" : color(one.variant), mark: one.variant === null ? "X" : "*",
+    note: (i) => (one.low[i] === null ? "" : `± ${exact(one.high[i] - one.y[i], one.y[i])}`),
+  };
+}
+
+function curveNote(curves, style, references) {
   const label = (curve) => data.variants[curve.variant].label;
   const rough = curves.filter((curve) => !curve.smoothed).map(label), partial = curves.filter((curve) => curve.count.some((count) => count < curve.total)).map(label);
   const parts = [{
@@ -68,6 +78,8 @@ function curveNote(curves, style) {
   if (style === "paper" && rough.length) parts.push(`Not smoothed, for having fewer than ${data.window} evaluations: ${rough.join("; ")}.`);
   if (partial.length) parts.push(`Dotted where not all runs are there yet: ${partial.join("; ")}.`);
   parts.push(`Seeds: ${new Set(curves.map((curve) => curve.total)).size === 1 ? `${curves[0].total} each` : curves.map((curve) => `${label(curve)}: ${curve.total}`).join("; ") || "none shown"}.`);
+  if (references.some((one) => one.variant === null)) parts.push("Crosses: public returns of SAC, on the v4 tasks.");
+  if (references.some((one) => one.variant !== null)) parts.push("Stars: the paper's maxima.");
   return parts.join(" ");
 }
 
@@ -143,7 +155,7 @@ fill(find("task"), data.tasks.map((task) => task.name));
 fill(find("scope"), data.comparisons.map((one) => one.scope));
 fill(find("run"), data.runs.map((run) => run.name));
 find("task").addEventListener("change", () => { showChips(); showCurves(); });
-find("seeds").addEventListener("change", showCurves);
+for (const id of ["seeds", "published"]) find(id).addEventListener("change", showCurves);
 document.querySelectorAll("input[name=style]").forEach((input) => input.addEventListener("change", showCurves));
 find("scope").addEventListener("change", showComparison);
 find("run").addEventListener("change", showRun);

@@ -8,8 +8,9 @@ from arac.algorithms.registry import ALGORITHMS
 from arac.analysis import paper, tables
 from arac.analysis.caveats import Remark, coverage, missing
 from arac.analysis.grouping import Group, Study, deviations, each_in_words, settings_in_words
+from arac.analysis.references import PUBLIC_SAC, PUBLIC_SAC_SOURCE, public_sac
 from arac.analysis.run_records import Record
-from arac.analysis.summary import Line
+from arac.analysis.summary import Line, Spread
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,10 @@ def lead(study: Study) -> str:
 
 def returns(study: Study, lines: Sequence[Line]) -> list[Returns]:
     """Return the table of each task."""
-    return [_returns(task, [line for line in lines if line.task == task]) for task in study.tasks]
+    return [
+        _returns(task, [line for line in lines if line.task == task], study.on(task)[0].paper_task)
+        for task in study.tasks
+    ]
 
 
 def runs(study: Study) -> Runs:
@@ -97,7 +101,7 @@ def gaps(study: Study, remarks: Sequence[Remark]) -> Gaps:
     return Gaps(missing(study), labels, coverage(study), {task: paper.steps(task) for task in paper.TABLE}, kinds)
 
 
-def _returns(task: str, lines: Sequence[Line]) -> Returns:
+def _returns(task: str, lines: Sequence[Line], paper_task: str | None) -> Returns:
     if not lines:
         return Returns(task, (), (), ["No run has an evaluation yet."])
     notes = []
@@ -108,6 +112,12 @@ def _returns(task: str, lines: Sequence[Line]) -> Returns:
         notes.append(f"In the IQM: {tables.left_out(task, lines[0].robust_at, late)}")
     if not any(line.paper for line in lines):
         notes.append("No value of the paper belongs beside these: its tasks or its settings are others.")
+    if public := public_sac(paper_task):
+        values = [
+            f"{tables.spread(Spread(mean, std))} at {steps:,}"
+            for steps, mean, std in zip(public.steps, public.returns, public.stds, strict=True)
+        ]
+        notes.append(f"{PUBLIC_SAC}: {', '.join(values)} steps ({PUBLIC_SAC_SOURCE}).")
     doubts = list(dict.fromkeys(erratum.sentence for line in lines for erratum in line.errata))
     return Returns(task, lines, doubts, notes)
 
