@@ -14,7 +14,7 @@ FIRST_SLOW := tests/reliability/test_sweep_kills.py tests/docs/test_docs.py test
 PYTEST := $(BIN)/python -m pytest --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system train demonstration campaign test test-slow smoke test-thirdparty test-sb3 torture lint format docs figures \
+.PHONY: help setup system train demonstration campaign results test test-slow smoke test-thirdparty test-sb3 torture lint format docs figures \
   wheel bench bench-peers against-sb3 clean
 
 help:  ## this list
@@ -53,6 +53,9 @@ campaign: .venv/.train  ## the paper's table at its scale: weeks, this terminal 
 	@# Linux shares the processor among terminals first, whatever the priorities within each.
 	@if test -w /proc/self/autogroup; then echo 19 > /proc/self/autogroup; fi
 	$(IDLE) $(BIN)/arac sweep results/campaign/sweep.toml --runs runs/campaign --keep results/campaign/runs --fresh 100
+
+results: .venv/.train  ## writes the tables of README and docs/results.md again, from the runs that are kept in results/
+	$(BIN)/python -m benchmarks.results
 
 # A Debian package for some tests, where apt and the rights for it are there.
 apt = { test "$$(id -u)" = 0 && { apt-get install -qq -y $(1) || { apt-get update -qq && apt-get install -qq -y $(1); }; } >/dev/null 2>&1; } \

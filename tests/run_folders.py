@@ -15,7 +15,7 @@ from arac.analysis.grouping import group
 from arac.analysis.run_records import collect
 from arac.storage import pytree_io
 
-REAL = Path(__file__).parents[1] / "results" / "learning"
+REAL = Path(__file__).parents[1] / "results" / "repulsion" / "runs"
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 
 
