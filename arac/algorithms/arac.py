@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 from arac.algorithms.base import (
     Context,
     Evaluation,
+    Repulsion,
     UpdateBudget,
     confirm,
     evaluate,
@@ -220,7 +221,7 @@ def train_on_policy(
 
 def update_actors(
     context: Context[ARACConfig], state: State, budget: UpdateBudget
-) -> tuple[State, dict[str, float], dict[str, Any] | None]:
+) -> tuple[State, dict[str, float], Repulsion | None]:
     """Train each actor on p / M of the budget's mini-batches: by Eq. 5 if others repel or attract it, else by Eq. 2.
 
     Returns:
@@ -260,7 +261,7 @@ def update_actors(
     return replace(state, log_coefficient=log_coefficient), losses, sources(state.archive, slots, felt, measured)
 
 
-def sources(archive: Archive, slots: np.ndarray, felt: TargetPolicies | None, measured: ForceMetrics) -> dict[str, Any]:
+def sources(archive: Archive, slots: np.ndarray, felt: TargetPolicies | None, measured: ForceMetrics) -> Repulsion:
     """Return the sources of repulsion, for the metrics.
 
     Returns:

@@ -78,7 +78,7 @@ def read(path: Path) -> Manifest:
 class NewerFormat(UserError):
     """A file written by a later version, in a format that this version cannot read."""
 
-    def __init__(self, path: Path, found: Any, by: Any) -> None:
+    def __init__(self, path: Path, found: object, by: object) -> None:
         super().__init__(
             f"{path} has format {found}, written by arac {by}, and this version reads formats up to {FORMAT}: "
             "update with `pip install --upgrade arac-rl`."
@@ -109,7 +109,7 @@ def _seal(entry: dict[str, Any]) -> Checksum:
     return Checksum(_count(entry["bytes"]), str(entry["sha256"]))
 
 
-def _count(value: Any) -> int:
+def _count(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**53:
         raise TypeError(f"{value!r} is not a count")
     return value

@@ -17,7 +17,7 @@ from typing import Any
 
 import tomli_w
 
-from arac.algorithms.base import Evaluation, State
+from arac.algorithms.base import Evaluation, State, StateT
 from arac.envs import Maker
 from arac.errors import StorageFailure, UserError
 from arac.models.policies.custom import CustomPolicy
@@ -86,7 +86,7 @@ class Run:
             raise
         return run
 
-    def restore(self, outline: Any, replay: ReplayBuffer) -> tuple[Any, list[str]]:
+    def restore(self, outline: StateT, replay: ReplayBuffer) -> tuple[StateT, list[str]]:
         """Restore state, replay and metrics of the newest undamaged checkpoint.
 
         Args:
