@@ -142,11 +142,7 @@ def init(config: ARACConfig, env: EnvSpec, seed: int, policy: type[CustomPolicy]
 
     population = vmap_init(init_policy, stream_key(seed, "population"), config.population_size)
     critic = init_critic(
-        stream_key(seed, "critic-init"),
-        config.critic,
-        env.observation_size,
-        env.action_size,
-        (config.hidden_size,) * 2,
+        stream_key(seed, "critic-init"), config.critic, env.observation_size, env.action_size, (config.hidden_size,) * 2
     )
     begin = partial(fresh_optimiser, soft_update_config(config))
     return State(
@@ -263,6 +259,12 @@ def update_actors(
 
 def sources(archive: Archive, slots: np.ndarray, felt: TargetPolicies | None, measured: ForceMetrics) -> Repulsion:
     """Return the sources of repulsion, for the metrics.
+
+    Args:
+        archive: the archive that policies were drawn from.
+        slots: the slots of the drawn policies, by elite.
+        felt: the drawn policies with their weights; None if the archive is not used.
+        measured: the mean divergences over the updates.
 
     Returns:
         `shares`: the share of the population's members, and of the archived policies by the environment steps at which

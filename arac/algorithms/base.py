@@ -40,10 +40,12 @@ class State(Protocol):
         """The index of the member that is used as the trained agent."""
 
     @property
-    def generation(self) -> int: ...
+    def generation(self) -> int:
+        """The number of complete generations."""
 
     @property
-    def env_steps(self) -> int: ...
+    def env_steps(self) -> int:
+        """The number of environment steps so far."""
 
 
 StateT = TypeVar("StateT", bound=State)
@@ -242,7 +244,8 @@ def measure(
 ) -> Evaluation:
     """Return the row of an evaluation, with the divergences between members on states from replay.
 
-    Deterministic policies have no density; their divergences are reported as 0.
+    Deterministic policies have no density; their divergences are reported as 0. `elites` is the number of members that
+    the row lists as elites.
     """
     kl = np.zeros((len(played.returns),) * 2)
     if not isinstance(state.population, DeterministicPolicy):

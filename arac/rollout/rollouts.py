@@ -14,7 +14,8 @@ from arac.utils.rng import stream_rng
 class Pool(Protocol):
     """A pool of workers that runs tasks; results are in the order of the tasks."""
 
-    def run(self, tasks: list[Task], progress: Progress) -> list[Episode]: ...
+    def run(self, tasks: list[Task], progress: Progress) -> list[Episode]:
+        """Return the episodes of the tasks; `progress` is advanced after each."""
 
 
 class Rollouts:
@@ -42,7 +43,18 @@ class Rollouts:
     def evaluate(
         self, population: Policy, generation: int, episodes: int, *, record: bool = False, stream: str = "evaluate"
     ) -> list[list[Episode]]:
-        """Play `episodes` episodes without noise for each member, all members from the same start states."""
+        """Play `episodes` episodes without noise for each member, all members from the same start states.
+
+        Args:
+            population: the members, stacked.
+            generation: with the stream, selects the episodes' random numbers.
+            episodes: number of episodes of each member.
+            record: return the transitions too, and not only returns and lengths.
+            stream: name of the stream of random numbers.
+
+        Returns:
+            A list of episodes for each member.
+        """
         starts = [start_of(self._seed, stream, generation, number) for number in range(episodes)]
         flat = self._run("evaluate", population, episodes, "mode", stream, generation, record=record, starts=starts)
         return _by_member(flat, episodes)

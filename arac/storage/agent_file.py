@@ -39,6 +39,7 @@ class Policies:
 
     @property
     def members(self) -> int:
+        """The number of members."""
         return len(jax.tree.leaves(self.population)[0])
 
 

@@ -28,6 +28,7 @@ class Segment(NamedTuple):
 
     @property
     def name(self) -> str:
+        """The name of the file."""
         return f"{self.first:012d}.safetensors"
 
 
@@ -41,6 +42,7 @@ class Manifest(NamedTuple):
     metrics: dict[str, Checksum]  # of each deterministic metrics file at that moment
 
     def to_bytes(self) -> bytes:
+        """Return the content of manifest.json."""
         table = {
             "format": FORMAT,
             "arac": version("arac-rl"),

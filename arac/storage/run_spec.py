@@ -150,6 +150,11 @@ def with_earlier_values(settings: dict[str, Any], algorithm: Algorithm) -> dict[
 
 
 def check_seed(seed: object) -> int:
+    """Return the seed.
+
+    Raises:
+        UserError: if it is not a whole number from 0 to 2**32 - 1.
+    """
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
         raise UserError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed!r}.")
     return seed
