@@ -412,7 +412,7 @@ class Agent:
             )
 
     @classmethod
-    def _made(cls, description: RunSpec, state: Any, replay: ReplayBuffer | None = None) -> Self:
+    def _made(cls, description: RunSpec, state: State, replay: ReplayBuffer | None = None) -> Self:
         agent = cls.__new__(cls)
         agent._set_up(description, state)
         agent._replay = replay

@@ -70,6 +70,9 @@ def load(path: str | os.PathLike[str], **options: Any) -> Agent:
         path: the folder or the file.
         **options: the keyword arguments of `Agent.load`.
 
+    Returns:
+        The agent.
+
     Raises:
         UserError: if there is no agent at `path`.
     """
@@ -83,6 +86,9 @@ def resume(run_dir: str | os.PathLike[str], **options: Any) -> Agent:
     Args:
         run_dir: the run's folder.
         **options: the keyword arguments of `Agent.resume`.
+
+    Returns:
+        The agent, after training.
 
     Raises:
         UserError: if the folder holds no run.

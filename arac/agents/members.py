@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from arac.algorithms.base import State
 from arac.envs import EnvSpec
 from arac.envs.observations import flattened
 from arac.errors import UserError
+from arac.models.policies import Policy
 from arac.models.policies.custom import CustomPolicyAdapter
 from arac.models.stacked import members, take
 from arac.rollout.episode import rescale_action
@@ -20,7 +22,7 @@ from arac.storage import export
 class Member:
     """A single agent: a member of the population or of the archive, or the champion."""
 
-    policy: Any = field(repr=False)  # with NumPy leaves; its actions lie in [-1, 1]
+    policy: Policy = field(repr=False)  # with NumPy leaves; its actions lie in [-1, 1]
     env: EnvSpec = field(repr=False)
     rng: np.random.Generator = field(repr=False)  # draws the noise of actions
     fitness: float | None  # mean return of its last evaluation; None if it has learned since, or was not evaluated
@@ -68,12 +70,12 @@ class Member:
 class Members(NamedTuple):
     """All members that a state holds."""
 
-    state: Any
+    state: State
     population: tuple[Member, ...]
     archive: tuple[Member, ...]
 
     @staticmethod
-    def of(state: Any, env: EnvSpec, rng: np.random.Generator, fitness: np.ndarray | None) -> "Members":
+    def of(state: State, env: EnvSpec, rng: np.random.Generator, fitness: np.ndarray | None) -> "Members":
         """Build the members of a state; `fitness` is per member or the champion's alone, else it is ignored."""
         policies = _one_by_one(state.population)
         known = dict.fromkeys(range(len(policies)))
@@ -87,7 +89,7 @@ class Members(NamedTuple):
         return Members(state, population, _archived(state, env, rng))
 
 
-def _archived(state: Any, env: EnvSpec, rng: np.random.Generator) -> tuple[Member, ...]:
+def _archived(state: State, env: EnvSpec, rng: np.random.Generator) -> tuple[Member, ...]:
     """Return the archived policies as members; only ARAC has some."""
     archive = getattr(state, "archive", None)
     if archive is None or archive.size == 0:
@@ -107,6 +109,6 @@ def _says_where(observation: np.ndarray, env: EnvSpec) -> str:
     return f"predict got {value} at index {place}{which}: every number of an observation of {env.id} must be finite."
 
 
-def _one_by_one(population: Any) -> list[Any]:
+def _one_by_one(population: Policy) -> list[Policy]:
     """Return the policies one by one with NumPy leaves, custom ones as objects of the user's class."""
     return [policy.policy if isinstance(policy, CustomPolicyAdapter) else policy for policy in members(population)]

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 from arac.algorithms.base import (
     Context,
     Evaluation,
+    Repulsion,
     UpdateBudget,
     confirm,
     evaluate,
@@ -141,11 +142,7 @@ def init(config: ARACConfig, env: EnvSpec, seed: int, policy: type[CustomPolicy]
 
     population = vmap_init(init_policy, stream_key(seed, "population"), config.population_size)
     critic = init_critic(
-        stream_key(seed, "critic-init"),
-        config.critic,
-        env.observation_size,
-        env.action_size,
-        (config.hidden_size,) * 2,
+        stream_key(seed, "critic-init"), config.critic, env.observation_size, env.action_size, (config.hidden_size,) * 2
     )
     begin = partial(fresh_optimiser, soft_update_config(config))
     return State(
@@ -220,7 +217,7 @@ def train_on_policy(
 
 def update_actors(
     context: Context[ARACConfig], state: State, budget: UpdateBudget
-) -> tuple[State, dict[str, float], dict[str, Any] | None]:
+) -> tuple[State, dict[str, float], Repulsion | None]:
     """Train each actor on p / M of the budget's mini-batches: by Eq. 5 if others repel or attract it, else by Eq. 2.
 
     Returns:
@@ -260,8 +257,14 @@ def update_actors(
     return replace(state, log_coefficient=log_coefficient), losses, sources(state.archive, slots, felt, measured)
 
 
-def sources(archive: Archive, slots: np.ndarray, felt: TargetPolicies | None, measured: ForceMetrics) -> dict[str, Any]:
+def sources(archive: Archive, slots: np.ndarray, felt: TargetPolicies | None, measured: ForceMetrics) -> Repulsion:
     """Return the sources of repulsion, for the metrics.
+
+    Args:
+        archive: the archive that policies were drawn from.
+        slots: the slots of the drawn policies, by elite.
+        felt: the drawn policies with their weights; None if the archive is not used.
+        measured: the mean divergences over the updates.
 
     Returns:
         `shares`: the share of the population's members, and of the archived policies by the environment steps at which

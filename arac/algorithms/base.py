@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import jax
 import numpy as np
@@ -12,7 +12,7 @@ from arac.algorithms.config import Config, ExplorationConfig, SoftConfig
 from arac.envs import EnvSpec
 from arac.learning.sac_updates import UpdateConfig
 from arac.learning.update_loop import sample_batch
-from arac.models.policies import DeterministicPolicy
+from arac.models.policies import DeterministicPolicy, Policy
 from arac.models.stacked import take, top_k
 from arac.population.diversity import pairwise_kl
 from arac.replay import buffer
@@ -32,7 +32,7 @@ class State(Protocol):
     """
 
     @property
-    def population(self) -> Any:
+    def population(self) -> Policy:
         """The members: one policy whose leaves have a leading axis."""
 
     @property
@@ -40,16 +40,19 @@ class State(Protocol):
         """The index of the member that is used as the trained agent."""
 
     @property
-    def generation(self) -> int: ...
+    def generation(self) -> int:
+        """The number of complete generations."""
 
     @property
-    def env_steps(self) -> int: ...
+    def env_steps(self) -> int:
+        """The number of environment steps so far."""
 
 
 StateT = TypeVar("StateT", bound=State)
 ExplorerT = TypeVar("ExplorerT", bound=ExplorationConfig)
 Carry = TypeVar("Carry")
 Metrics = TypeVar("Metrics")
+Repulsion: TypeAlias = dict[str, float | dict[str, float]]  # numbers by name, and shares by source
 
 
 class Context(NamedTuple, Generic[ConfigT_co]):
@@ -76,7 +79,7 @@ class Evaluation(NamedTuple):
     kl: np.ndarray  # (member, member): KL(row || column)
     archive_size: int
     losses: dict[str, float]
-    repulsion: dict[str, Any] | None = None  # sources of repulsion, if there was any
+    repulsion: Repulsion | None = None  # sources of repulsion, if there was any
     fresh_returns: np.ndarray | None = None  # (episode,): of a champion chosen by fitness among several
 
     @property
@@ -194,8 +197,8 @@ def single_agent_generation(
     episodes = explore(context, state)
     env_steps = state.env_steps + sum(len(episode) for episode in episodes)
     learned, losses = update(context, state, UpdateBudget.earned(context.config, state.env_steps, env_steps))
-    changes: dict[str, Any] = {"generation": state.generation + 1, "env_steps": env_steps}
-    return finish_generation(context, state, replace(learned, **changes), losses)  # type: ignore[type-var]
+    learned = replace(learned, generation=state.generation + 1, env_steps=env_steps)  # type: ignore[type-var]
+    return finish_generation(context, state, learned, losses)
 
 
 def explore(context: Context[ExplorerT], state: State) -> list[Episode]:
@@ -218,7 +221,7 @@ class EvaluationReturns(NamedTuple):
         return self.returns.mean(1)
 
 
-def evaluate(context: Context[Config], population: Any, generation: int) -> EvaluationReturns:
+def evaluate(context: Context[Config], population: Policy, generation: int) -> EvaluationReturns:
     """Play episodes without noise with every member; a member's fitness is its mean return."""
     store = context.config.store_evaluation
     episodes = context.rollouts.evaluate(population, generation, context.config.eval_episodes, record=store)
@@ -241,7 +244,8 @@ def measure(
 ) -> Evaluation:
     """Return the row of an evaluation, with the divergences between members on states from replay.
 
-    Deterministic policies have no density; their divergences are reported as 0.
+    Deterministic policies have no density; their divergences are reported as 0. `elites` is the number of members that
+    the row lists as elites.
     """
     kl = np.zeros((len(played.returns),) * 2)
     if not isinstance(state.population, DeterministicPolicy):
@@ -261,7 +265,7 @@ def measure(
     )
 
 
-def confirm(context: Context[Config], population: Any, generation: int, row: Evaluation) -> Evaluation:
+def confirm(context: Context[Config], population: Policy, generation: int, row: Evaluation) -> Evaluation:
     """Return the row with fresh episodes of the champion: the episodes that it was chosen by overestimate it."""
     if len(row.fitness) == 1:
         return row

@@ -94,6 +94,7 @@ class State:
 
 
 def update_config(config: CEMTD3Config) -> UpdateConfig:
+    """Return the settings that the update loops of actors and critic are compiled for."""
     return UpdateConfig(
         actor_learning_rate=config.learning_rate,
         critic_learning_rate=config.learning_rate,

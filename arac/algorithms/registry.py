@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from arac.algorithms import arac, cem_td3, cerl, erl, sac, td3
 from arac.algorithms.arac import ARACConfig
+from arac.algorithms.base import Evaluation, State
 from arac.algorithms.cem_td3 import CEMTD3Config
 from arac.algorithms.cerl import CERLConfig
 from arac.algorithms.config import Config, SoftConfig
@@ -35,8 +36,8 @@ class Algorithm(NamedTuple):
     label: str  # in tables and figures; without punctuation also the name of the Python class
     title: str
     config: type[Config]
-    init: Callable[..., Any]  # (config, env, seed) -> state; or (config, env, seed, policy) if it takes one
-    generation: Callable[..., Any]  # (context, state) -> (state, evaluation or None)
+    init: Callable[..., State]  # (config, env, seed) -> state; or (config, env, seed, policy) if it takes one
+    generation: Callable[..., tuple[State, Evaluation | None]]  # (context, state) -> (state, evaluation)
     look: Look | None = None  # None: the next unused style
 
     @property

@@ -125,6 +125,7 @@ def init_actor(
 
 
 def generation(context: Context[SACConfig | SACNFConfig], state: State) -> tuple[State, Evaluation | None]:
+    """Carry out one generation; return the new state, and the evaluation if one was due."""
     return single_agent_generation(context, state, update)
 
 
@@ -172,6 +173,9 @@ def sac_updates(
         key: all random numbers of update i come from (key, i).
         start: number of the first update.
         stop: number of the update after the last one.
+
+    Returns:
+        The learner, and the sums of the updates' metrics.
     """
 
     def draw_one(i: Int[Array, ""]) -> tuple[BatchSample, Float[Array, "batch action"]]:

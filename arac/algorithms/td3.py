@@ -43,6 +43,7 @@ class State:
 
 
 def update_config(config: TD3Config) -> UpdateConfig:
+    """Return the settings that the learner's update loop is compiled for."""
     return td3_rules(config, critic_learning_rate=config.learning_rate)
 
 
@@ -74,6 +75,7 @@ def init(config: TD3Config, env: EnvSpec, seed: int) -> State:
 
 
 def generation(context: Context[TD3Config], state: State) -> tuple[State, Evaluation | None]:
+    """Carry out one generation; return the new state, and the evaluation if one was due."""
     return single_agent_generation(context, state, update)
 
 

@@ -27,6 +27,7 @@ class Variant(NamedTuple):
 
     @property
     def label(self) -> str:
+        """The algorithm's label in tables and figures."""
         return ALGORITHMS[self.algorithm].label
 
     @property
@@ -50,6 +51,7 @@ class Group:
 
     @property
     def paper_task(self) -> str | None:
+        """The row of the paper's table that the runs belong to; None for a changed environment."""
         return paper_task(self.records[0])
 
 
@@ -62,13 +64,16 @@ class Study:
 
     @property
     def tasks(self) -> list[str]:
+        """The tasks, in the paper's order."""
         return list(dict.fromkeys(group.task for group in self.groups))
 
     @property
     def variants(self) -> list[Variant]:
+        """The variants, in the paper's order of algorithms."""
         return sorted({group.variant for group in self.groups}, key=lambda variant: variant.place)
 
     def on(self, task: str) -> list[Group]:
+        """Return the groups on a task."""
         return [group for group in self.groups if group.task == task]
 
 
@@ -185,8 +190,4 @@ def _in_words(algorithm: str, settings: dict[str, Any]) -> tuple[str, ...]:
 def _place(group: Group) -> tuple[Any, ...]:
     tasks = list(TABLE)
     task = group.paper_task
-    return (
-        tasks.index(task) if task else len(tasks),
-        group.task,
-        group.variant.place,
-    )
+    return tasks.index(task) if task else len(tasks), group.task, group.variant.place

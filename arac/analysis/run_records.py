@@ -68,14 +68,17 @@ class Record:
 
     @property
     def finished(self) -> bool:
+        """True if the run has reached its planned steps."""
         return self.steps_done >= self.planned
 
     @cached_property
     def steps(self) -> Float[np.ndarray, " evaluation"]:
+        """The environment steps at each evaluation."""
         return np.array([row.env_steps for row in self.rows], float)
 
     @cached_property
     def returns(self) -> Float[np.ndarray, " evaluation"]:
+        """The champion's mean return at each evaluation."""
         return np.array([row.champion_return for row in self.rows], float)
 
     def series(self) -> dict[str, Any]:

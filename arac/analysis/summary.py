@@ -184,11 +184,7 @@ def _places(values: dict[Variant, float]) -> dict[Variant, int]:
 
 
 def _compare(
-    scope: str,
-    tasks: Sequence[str],
-    scores: Scores,
-    at: dict[str, int],
-    late: dict[str, tuple[str, ...]],
+    scope: str, tasks: Sequence[str], scores: Scores, at: dict[str, int], late: dict[str, tuple[str, ...]]
 ) -> Comparison:
     everyone = {
         variant: {task: of[task] for task in tasks if len(of.get(task, ()))}

@@ -72,6 +72,7 @@ def ranks(line: Line) -> str:
 
 
 def seeds(line: Line) -> str:
+    """Format the number of seeds as 5; or as 5, 2 unfinished."""
     return f"{line.seeds}, {line.unfinished} unfinished" if line.unfinished else str(line.seeds)
 
 

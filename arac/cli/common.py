@@ -157,6 +157,7 @@ def can_print(characters: str) -> bool:
 
 
 def say(sentence: str) -> None:
+    """Print a sentence at once."""
     print(sentence, flush=True)
 
 

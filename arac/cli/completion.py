@@ -61,6 +61,7 @@ ZSH = "autoload -Uz compinit bashcompinit && compinit && bashcompinit\n"
 
 
 def completion(argv: list[str], commands: Commands) -> None:
+    """Carry out `arac completion`: print the completion script of a shell."""
     shell = parse(CompletionArgs, "completion", argv).shell
     print(_fish(commands) if shell == "fish" else (ZSH if shell == "zsh" else "") + _bash(commands), end="")
 

@@ -72,6 +72,7 @@ class ReportArgs:
 
 
 def reproduce(argv: list[str]) -> None:
+    """Carry out `arac reproduce`."""
     from arac.experiments.catalogue import EXPERIMENTS
     from arac.learning.jit import keep_between_runs
     from arac.sweeps import choose
@@ -180,6 +181,7 @@ def _ask(jobs: "list[Job]", folder: Path, engine: "Engine", agreed: bool) -> Non
 
 
 def report(argv: list[str]) -> None:
+    """Carry out `arac report`."""
     from arac.analysis import report
 
     args = parse(ReportArgs, "report", argv)

@@ -23,6 +23,7 @@ class ExportArgs:
 
 
 def export(argv: list[str]) -> None:
+    """Carry out `arac export`."""
     from arac.agents.classes import load
 
     args = parse(ExportArgs, "export", argv)

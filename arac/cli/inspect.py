@@ -29,6 +29,7 @@ class ListArgs:
 
 
 def examine(argv: list[str]) -> int:
+    """Carry out `arac doctor`, and return its exit status."""
     from arac.storage.verify import examine
 
     damaged = False
@@ -39,6 +40,7 @@ def examine(argv: list[str]) -> int:
 
 
 def list_things(argv: list[str]) -> None:
+    """Carry out `arac list`."""
     from arac import envs
     from arac.algorithms.presets import paper_table, task_name
     from arac.algorithms.registry import ALGORITHMS

@@ -39,6 +39,7 @@ class PlayArgs:
 
 
 def play(argv: list[str]) -> None:
+    """Carry out `arac play`."""
     from arac.agents.classes import load
     from arac.learning.jit import keep_between_runs
     from arac.models.stacked import top_k

@@ -56,6 +56,7 @@ class StatusArgs:
 
 
 def sweep(argv: list[str]) -> None:
+    """Carry out `arac sweep`."""
     if argv[:1] == ["status"]:
         _status(argv[1:])
         return

@@ -27,6 +27,7 @@ class CallbackArgs:
     """Send the numbers of every evaluation to this project of Weights & Biases."""
 
     def made(self) -> list[Any]:
+        """Return the callbacks that the flags ask for."""
         from arac.callbacks import PeriodicVideo, StopAtReturn, WandB
 
         return [
@@ -94,6 +95,7 @@ class EvaluateArgs:
 
 
 def train(argv: list[str]) -> None:
+    """Carry out `arac train`."""
     from arac.agents.classes import AGENTS
     from arac.algorithms import presets
     from arac.algorithms.registry import find
@@ -139,6 +141,7 @@ def train(argv: list[str]) -> None:
 
 
 def resume(argv: list[str]) -> None:
+    """Carry out `arac resume`."""
     from arac.agents import classes
     from arac.learning.jit import keep_between_runs
     from arac.storage import run_folder
@@ -153,6 +156,7 @@ def resume(argv: list[str]) -> None:
 
 
 def evaluate(argv: list[str]) -> None:
+    """Carry out `arac evaluate`."""
     from arac.agents.classes import load
     from arac.learning.jit import keep_between_runs
     from arac.training.display import episode_bar

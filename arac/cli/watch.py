@@ -26,6 +26,7 @@ class WatchArgs:
 
 
 def watch(argv: list[str]) -> None:
+    """Carry out `arac watch`."""
     import webbrowser
 
     from arac.watch.server import Server

@@ -210,12 +210,14 @@ def simplified(path: np.ndarray, tolerance: float) -> np.ndarray:
 
 
 def outcome(env: str, system: str, seed: int, folder: Path) -> Outcome:
+    """Return the result that `measure` wrote into a run's folder."""
     found = json.loads((folder / "outcome.json").read_text())
     paths = [np.array(path) for path in found["paths"]]
     return Outcome(env, system, seed, found["score"], found["success"], paths, found["champion"])
 
 
 def as_table(outcomes: Sequence[Outcome], size: Size) -> str:
+    """Return the results as a Markdown table, one row per task and system."""
     from scipy.stats import binomtest
 
     lines = [
@@ -246,6 +248,7 @@ def as_table(outcomes: Sequence[Outcome], size: Size) -> str:
 
 
 def as_numbers(outcomes: Sequence[Outcome], size: Size) -> dict[str, Any]:
+    """Return the results as a table for JSON, with the settings and versions behind them."""
     runs = [
         {
             "env": o.env, "system": o.system, "seed": o.seed, "found": o.found, "success": o.success, "score": o.score,
@@ -290,5 +293,6 @@ def draw(outcomes: Sequence[Outcome], path: Path) -> None:
 
 
 def walls_of(env: str) -> tuple[Box, ...]:
+    """Return the walls of a task as boxes."""
     made = gymnasium.make(full_name(env)).unwrapped
     return TRAPS[env].walls or getattr(made, "walls", ())

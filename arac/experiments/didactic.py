@@ -181,6 +181,7 @@ def expert_log_density(x: Float[Array, "*batch 2"]) -> Float[Array, "*batch"]:
 
 
 def repulsive() -> FlowPolicy:
+    """Return the policy that repels the others: a Gaussian around the origin."""
     return _beginning(Contender(0, REPULSIVE_STD), jax.random.key(0))
 
 
@@ -203,6 +204,7 @@ def density(policy: FlowPolicy) -> Float[np.ndarray, "row column"]:
 
 
 def expert_density() -> Float[np.ndarray, "row column"]:
+    """Return the expert's density on the grid."""
     return np.exp(np.asarray(expert_log_density(jnp.asarray(grid()[0])), np.float64))
 
 
@@ -241,6 +243,7 @@ def count_modes(of_policy: Float[np.ndarray, "row column"]) -> int:
 
 
 def as_table(courses: dict[str, Course], times: Sequence[int], seeds: int) -> str:
+    """Return the results as a Markdown table, one row per policy."""
     early = times[1]
     lines = [
         f"| policy | KL to the expert, nats | without repulsion | in the repulsive region at step {early:,} | "
@@ -272,6 +275,7 @@ def _medians(seeds: Sequence[Numbers]) -> Numbers:
 
 
 def as_numbers(courses: dict[str, Course], times: Sequence[int]) -> dict[str, Any]:
+    """Return the results as a table for JSON, with the versions behind them."""
     policies = {
         name: {
             kind: [

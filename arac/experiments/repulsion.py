@@ -65,10 +65,12 @@ class Course:
 
     @property
     def settled(self) -> Any:
+        """The mask of the evaluations after the first `SETTLED` of the steps."""
         return self.steps > SETTLED * self.steps[-1]
 
 
 def course_of(folder: Path, warmup: int) -> Course:
+    """Return the course of the run in a folder after its warm-up."""
     rows = [row for row in read_evaluations(folder) if row["env_steps"] > warmup]
     # Earlier versions recorded no other episodes of the champion. Both sides of a comparison have the same bias.
     columns = [
@@ -168,6 +170,7 @@ def measure(folder: Path) -> None:
 
 
 def outcome(env: str, variant: str, seed: int, folder: Path) -> Outcome:
+    """Return the result that `measure` wrote into a run's folder."""
     found = json.loads((folder / "outcome.json").read_text())
     description, _ = run_folder.read(folder)
     return Outcome(
@@ -237,6 +240,7 @@ def _from_archived(state: Any, observation: Any, noise: Any) -> float | None:
 
 
 def as_table(outcomes: Sequence[Outcome]) -> str:
+    """Return the results as a Markdown table, one row per task and variant."""
     lines = [
         "| task | ARAC with | KL between agents at the end | least KL after 30 % | entropy after 30 % | "
         "less lambda 0's | repelled less elites | distance of actions | nearest action is of the same agent | "
@@ -301,6 +305,7 @@ def _all(values: list[float], form: str) -> str:
 
 
 def as_numbers(outcomes: Sequence[Outcome], size: Size) -> dict[str, Any]:
+    """Return the results as a table for JSON, with the settings and versions behind them."""
     runs = [
         {
             "env": o.env, "variant": o.variant, "seed": o.seed, "mean_kl": o.mean_kl, "kl": o.kl.tolist(),

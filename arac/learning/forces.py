@@ -53,7 +53,10 @@ def with_forces(
     observation: Float[Array, "member batch obs"],
     noise: Float[Array, "member batch action"],
 ) -> tuple[Policy, ForceMetrics]:
-    """Add attraction and repulsion to a population's gradients; return them and the divergences."""
+    """Add attraction and repulsion to a population's gradients; return them and the divergences.
+
+    `partners` has for each member the index of the other member that repels it.
+    """
     compared = max(observation.shape[1] // STATES_PER_COMPARED, 1)
     observation, noise = observation[:, :compared], noise[:, :compared]
     coefficient = jnp.exp(forces.log_coefficient)
@@ -111,13 +114,7 @@ def force_gradient(
 
     def loss(policy: Policy) -> tuple[Float[Array, ""], Divergences]:
         value, divergences = attraction_repulsion_loss(
-            policy,
-            felt,
-            observation,
-            noise,
-            divergence=config.divergence,
-            base=config.base,
-            kl_clip=config.kl_clip,
+            policy, felt, observation, noise, divergence=config.divergence, base=config.base, kl_clip=config.kl_clip
         )
         return coefficient * value, divergences
 

@@ -53,6 +53,7 @@ class ActorLearner(NamedTuple):
 
 
 def adam(update_config: UpdateConfig) -> optax.GradientTransformation:
+    """Return the optimiser of actors, critics and the temperature."""
     return optax.adam(update_config.learning_rate)
 
 

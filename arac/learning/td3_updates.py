@@ -74,12 +74,9 @@ def begin_critic(update_config: UpdateConfig, critic: TwinCritic) -> CriticLearn
 
 
 def critic_optimiser(update_config: UpdateConfig) -> optax.GradientTransformation:
-    adam = optax.adam(update_config.critic_learning_rate)
-    return (
-        adam
-        if update_config.gradient_clip is None
-        else optax.chain(optax.clip_by_global_norm(update_config.gradient_clip), adam)
-    )
+    """Return the critic's optimiser: Adam, on clipped gradients if the settings set a limit."""
+    adam, limit = optax.adam(update_config.critic_learning_rate), update_config.gradient_clip
+    return adam if limit is None else optax.chain(optax.clip_by_global_norm(limit), adam)
 
 
 def critic_step(
@@ -207,7 +204,10 @@ def critic_updates(
     start: int,
     stop: int,
 ) -> tuple[CriticLearner, Float[Array, ""]]:
-    """Carry out updates of a critic alone, with `policy` as target policy; return it and the sum of its losses."""
+    """Carry out updates of a critic alone, with `policy` as target policy; return it and the sum of its losses.
+
+    The other arguments are those of `train_on_batches`.
+    """
 
     def step(
         learner: CriticLearner, batch: Batch, noise: Float[Array, "batch action"]
@@ -222,7 +222,10 @@ def critic_updates(
 def actor_updates(
     update_config: UpdateConfig, actor: Actor, q: Q, view: ReplayView, key: jax.Array, start: int, stop: int
 ) -> tuple[Actor, Float[Array, ""]]:
-    """Carry out updates of an actor alone, with a fixed critic; return it and the sum of its losses."""
+    """Carry out updates of an actor alone, with a fixed critic; return it and the sum of its losses.
+
+    The other arguments are those of `train_on_batches`.
+    """
     wide = fuse_twin_q(q, view.action_size)
 
     def step(actor: Actor, batch: Batch, noise: Float[Array, "batch action"]) -> tuple[Actor, Float[Array, ""]]:

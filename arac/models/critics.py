@@ -106,6 +106,7 @@ class BranchedQ:
 
     @staticmethod
     def init(key: jax.Array, observation_size: int, action_size: int, *, branch: int, joint: int) -> "BranchedQ":
+        """Return a new network with `branch` units in each branch and `joint` in the layer that joins them."""
         state_key, action_key, joint_key = jax.random.split(key, 3)
         return BranchedQ(
             state=MLP.init(state_key, (observation_size, branch)),

@@ -22,19 +22,23 @@ def namespace(array: Any) -> Any:
 
 
 def relu(x: Any) -> Any:
+    """Return max(x, 0)."""
     # In NumPy `where` is slow; in JAX the gradient of `maximum` is slow.
     return np.maximum(x, 0.0) if isinstance(x, np.ndarray) else jnp.where(x > 0, x, 0.0)
 
 
 def tanh(x: Any) -> Any:
+    """Return tanh(x)."""
     return namespace(x).tanh(x)
 
 
 def leaky_relu(x: Any) -> Any:
+    """Return x where it is positive, else 0.01 x."""
     return namespace(x).where(x > 0, x, 0.01 * x)
 
 
 def elu(x: Any) -> Any:
+    """Return x where it is positive, else exp(x) - 1."""
     xp = namespace(x)
     return xp.where(x > 0, x, xp.expm1(xp.minimum(x, 0.0)))  # the branch not taken must be finite too
 
@@ -93,6 +97,7 @@ class LayerNorm:
 
     @staticmethod
     def init(size: int) -> "LayerNorm":
+        """Return a layer norm with scale 1 and shift 0."""
         return LayerNorm(jnp.ones(size), jnp.zeros(size))
 
     def __call__(self, x: Float[Array, "*batch size"]) -> Float[Array, "*batch size"]:

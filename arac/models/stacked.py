@@ -17,6 +17,7 @@ def vmap_init(init: Callable[[jax.Array], Tree], key: jax.Array, size: int) -> T
 
 @jax.jit
 def stack(members: Sequence[Tree]) -> Tree:
+    """Return the population of these members."""
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *members)
 
 
@@ -33,6 +34,7 @@ def put(population: Tree, index: Any, members: Tree) -> Tree:
 
 
 def to_numpy(population: Tree) -> Tree:
+    """Return the population with NumPy leaves."""
     return jax.tree.map(np.asarray, population)
 
 

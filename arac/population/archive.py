@@ -38,6 +38,7 @@ class Archive:
 
     @property
     def capacity(self) -> int:
+        """The number of slots."""
         return len(self.fitness)
 
     def add(self, population: Policy, fitness: np.ndarray, env_steps: int, rng: np.random.Generator) -> "Archive":

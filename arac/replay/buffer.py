@@ -55,6 +55,7 @@ class ReplayView(NamedTuple):
 
     @property
     def action_size(self) -> int:
+        """The size of an action."""
         return self.storage.actions.shape[1]
 
 
@@ -95,10 +96,12 @@ class ReplayBuffer:
 
     @property
     def view(self) -> ReplayView:
+        """The transitions that can be sampled now."""
         return ReplayView(self.storage, self._oldest_start, self._count)
 
     @property
     def mark(self) -> ReplayCursor:
+        """The current point in the buffer's history."""
         return ReplayCursor(self._first_episode, self._first_episode + len(self._lengths), self._oldest_row)
 
     @property

@@ -210,6 +210,7 @@ class Worker:
         return self._process.pid
 
     def give(self, task: Any) -> None:
+        """Send a task to the worker; its time limit counts from now."""
         self._set_deadline()
         self._send(task)
 
@@ -218,6 +219,7 @@ class Worker:
         self._deadline = time.monotonic() + limit + (0 if self._ready else START_UP)
 
     def is_late(self) -> bool:
+        """Return True if the worker has exceeded its time limit."""
         return time.monotonic() > self._deadline
 
     def answer(self) -> Any:

@@ -1,8 +1,9 @@
 """Rollouts of a population, to learn from or to evaluate it."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
+from arac.models.policies import Policy
 from arac.models.stacked import members
 from arac.replay.episode import Acting, Episode
 from arac.rollout.episode import Task
@@ -13,7 +14,8 @@ from arac.utils.rng import stream_rng
 class Pool(Protocol):
     """A pool of workers that runs tasks; results are in the order of the tasks."""
 
-    def run(self, tasks: list[Task], progress: Progress) -> list[Episode]: ...
+    def run(self, tasks: list[Task], progress: Progress) -> list[Episode]:
+        """Return the episodes of the tasks; `progress` is advanced after each."""
 
 
 class Rollouts:
@@ -28,25 +30,36 @@ class Rollouts:
         self._progress = progress
 
     def explore(
-        self, population: Any, generation: int, acting: Acting = "explore", *, noise_hold: int = 1
+        self, population: Policy, generation: int, acting: Acting = "explore", *, noise_hold: int = 1
     ) -> list[Episode]:
         """Play one episode with exploration noise for each member."""
         return self._run("collect", population, 1, acting, "explore", generation, record=True, noise_hold=noise_hold)
 
-    def evaluate_fitness(self, population: Any, generation: int, episodes: int) -> list[list[Episode]]:
+    def evaluate_fitness(self, population: Policy, generation: int, episodes: int) -> list[list[Episode]]:
         """Play `episodes` episodes without noise for each member, to select by and to learn from."""
         flat = self._run("collect", population, episodes, "mode", "judge", generation, record=True)
         return _by_member(flat, episodes)
 
     def evaluate(
-        self, population: Any, generation: int, episodes: int, *, record: bool = False, stream: str = "evaluate"
+        self, population: Policy, generation: int, episodes: int, *, record: bool = False, stream: str = "evaluate"
     ) -> list[list[Episode]]:
-        """Play `episodes` episodes without noise for each member, all members from the same start states."""
+        """Play `episodes` episodes without noise for each member, all members from the same start states.
+
+        Args:
+            population: the members, stacked.
+            generation: with the stream, selects the episodes' random numbers.
+            episodes: number of episodes of each member.
+            record: return the transitions too, and not only returns and lengths.
+            stream: name of the stream of random numbers.
+
+        Returns:
+            A list of episodes for each member.
+        """
         starts = [start_of(self._seed, stream, generation, number) for number in range(episodes)]
         flat = self._run("evaluate", population, episodes, "mode", stream, generation, record=record, starts=starts)
         return _by_member(flat, episodes)
 
-    def evaluate_on(self, policy: Any, reset_seeds: Sequence[int]) -> list[Episode]:
+    def evaluate_on(self, policy: Policy, reset_seeds: Sequence[int]) -> list[Episode]:
         """Play one episode without noise for each of these seeds of the environment's reset."""
         tasks = [
             Task(policy, "mode", self._seed, "given", (0, 0, number), record=False, reset_seed=seed)
@@ -57,7 +70,7 @@ class Rollouts:
     def _run(
         self,
         phase: str,
-        population: Any,
+        population: Policy,
         episodes: int,
         acting: Acting,
         stream: str,

@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from arac.algorithms.base import State
 from arac.envs import Maker
 from arac.errors import UserError
+from arac.models.policies import Policy
 from arac.models.policies.custom import CustomPolicy
 from arac.models.stacked import take
 from arac.storage import pytree_io
@@ -31,13 +32,14 @@ _POLICIES_FORMAT = 3  # of files with policies alone, which earlier versions can
 class Policies:
     """The policies of an agent: enough to act and to be evaluated, but not to train further."""
 
-    population: Any  # stacked
+    population: Policy  # stacked
     champion: int
     generation: int
     env_steps: int
 
     @property
     def members(self) -> int:
+        """The number of members."""
         return len(jax.tree.leaves(self.population)[0])
 
 
@@ -49,7 +51,7 @@ def policies_of(state: State, *, champion_only: bool) -> Policies:
     return Policies(champion, 0, state.generation, state.env_steps)
 
 
-def write(path: Path, description: RunSpec, state: State | Policies) -> None:
+def write(path: Path, description: RunSpec, state: State) -> None:
     """Write an agent file.
 
     Args:
@@ -84,7 +86,7 @@ def read_table(path: Path) -> dict[str, Any]:
         return table
 
 
-def read(path: Path, env: Maker | None = None, policy: type[CustomPolicy] | None = None) -> tuple[RunSpec, Any]:
+def read(path: Path, env: Maker | None = None, policy: type[CustomPolicy] | None = None) -> tuple[RunSpec, State]:
     """Return the description of the agent in a file, and its state.
 
     Args:
@@ -104,7 +106,7 @@ def read(path: Path, env: Maker | None = None, policy: type[CustomPolicy] | None
         arrays = safetensors.numpy.load(read_bounded(path, pytree_io.size_in_bytes(outline) + HEADER))
         if metadata.pop("sha256") != _hash(metadata, arrays):
             raise ValueError("it does not match its hash")
-        state: Any = pytree_io.from_arrays(outline, arrays)
+        state = pytree_io.from_arrays(outline, arrays)
         if broken := pytree_io.not_finite(state):
             raise ValueError(f"{', '.join(broken)} not finite")
         if isinstance(state, Policies) and not 0 <= state.champion < state.members:
@@ -122,7 +124,7 @@ def _metadata(path: Path) -> dict[str, str]:
     return metadata
 
 
-def _outline_of_policies(outline: Any, members: int) -> Policies:
+def _outline_of_policies(outline: State, members: int) -> Policies:
     population = jax.eval_shape(lambda state: state.population, outline)
     if members not in (1, jax.tree.leaves(population)[0].shape[0]):
         raise ValueError(f"it holds {members} members, which is neither the champion alone nor all")

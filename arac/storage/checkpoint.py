@@ -14,12 +14,12 @@ import shutil
 from collections.abc import Callable, Iterator
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple
 
 import safetensors.numpy
 from safetensors import SafetensorError
 
-from arac.algorithms.base import State
+from arac.algorithms.base import State, StateT
 from arac.errors import UserError
 from arac.replay.buffer import ReplayBuffer, ReplayCursor, replay_bytes, row_count
 from arac.replay.episode import Episode
@@ -31,11 +31,9 @@ KEPT = 2
 # The name of a checkpoint's folder, and of a replay file without its suffix.
 _NAME = re.compile("[0-9]{12}")
 
-Saved = TypeVar("Saved", bound=State)
 
-
-class Loaded(NamedTuple):
-    state: Any
+class Loaded(NamedTuple, Generic[StateT]):
+    state: StateT
     manifest: Manifest
     skipped: list[str]  # newer checkpoints that are damaged, and why, newest first
 
@@ -94,8 +92,11 @@ def save(
 
 
 def load(
-    folder: Path, outline: Saved, differences: Callable[[dict[str, Any]], list[str]], replay: ReplayBuffer | None = None
-) -> Loaded:
+    folder: Path,
+    outline: StateT,
+    differences: Callable[[dict[str, Any]], list[str]],
+    replay: ReplayBuffer | None = None,
+) -> Loaded[StateT]:
     """Load the newest undamaged checkpoint and, if `replay` is given, its replay.
 
     Args:
@@ -128,7 +129,7 @@ def load(
     raise UserError(f"{folder} has no checkpoint to go on from{reasons}; start again with `arac train`.")
 
 
-def read_state(path: Path, found: Manifest, outline: Saved) -> Saved:
+def read_state(path: Path, found: Manifest, outline: StateT) -> StateT:
     """Return the state of a checkpoint.
 
     Args:
@@ -145,7 +146,7 @@ def read_state(path: Path, found: Manifest, outline: Saved) -> Saved:
         arrays = safetensors.numpy.load(data)
     except (SafetensorError, KeyError, TypeError) as error:
         raise ValueError(f"state.safetensors is not a safetensors file ({error})") from None
-    state: Any = pytree_io.from_arrays(outline, arrays)
+    state = pytree_io.from_arrays(outline, arrays)
     counters = found.env_steps, found.generation
     if (state.env_steps, state.generation) != counters or int(path.name) != state.env_steps:
         raise ValueError(f"it counts {state.env_steps} steps and {state.generation} generations, not {counters}")

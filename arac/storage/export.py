@@ -13,14 +13,14 @@ import numpy as np
 from arac.envs import EnvSpec
 from arac.errors import UserError
 from arac.models.mlp import MLP
-from arac.models.policies import DeterministicPolicy, FlowPolicy, RadialFlow
+from arac.models.policies import DeterministicPolicy, FlowPolicy, Policy, RadialFlow
 from arac.utils.atomic_io import write_durably
 from arac.utils.paths import check_place
 
 FORMAT = 1
 
 
-def write(path: Path, policy: Any, env: EnvSpec) -> None:
+def write(path: Path, policy: Policy, env: EnvSpec) -> None:
     """Write one policy with NumPy leaves to an npz file.
 
     Raises:
@@ -39,7 +39,7 @@ def write(path: Path, policy: Any, env: EnvSpec) -> None:
     write_durably(path, file.getvalue())
 
 
-def to_arrays(policy: Any) -> dict[str, Any]:
+def to_arrays(policy: Policy) -> dict[str, Any]:
     """Return the content of the npz file that describes the policy: its kind and its arrays.
 
     Raises:

@@ -28,6 +28,7 @@ class Segment(NamedTuple):
 
     @property
     def name(self) -> str:
+        """The name of the file."""
         return f"{self.first:012d}.safetensors"
 
 
@@ -41,6 +42,7 @@ class Manifest(NamedTuple):
     metrics: dict[str, Checksum]  # of each deterministic metrics file at that moment
 
     def to_bytes(self) -> bytes:
+        """Return the content of manifest.json."""
         table = {
             "format": FORMAT,
             "arac": version("arac-rl"),
@@ -78,7 +80,7 @@ def read(path: Path) -> Manifest:
 class NewerFormat(UserError):
     """A file written by a later version, in a format that this version cannot read."""
 
-    def __init__(self, path: Path, found: Any, by: Any) -> None:
+    def __init__(self, path: Path, found: object, by: object) -> None:
         super().__init__(
             f"{path} has format {found}, written by arac {by}, and this version reads formats up to {FORMAT}: "
             "update with `pip install --upgrade arac-rl`."
@@ -109,7 +111,7 @@ def _seal(entry: dict[str, Any]) -> Checksum:
     return Checksum(_count(entry["bytes"]), str(entry["sha256"]))
 
 
-def _count(value: Any) -> int:
+def _count(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**53:
         raise TypeError(f"{value!r} is not a count")
     return value

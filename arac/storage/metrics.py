@@ -90,6 +90,7 @@ class Metrics:
         return {name: Checksum(self._sizes[name], self._sums[name].hexdigest()) for name in DETERMINISTIC_FILES}
 
     def close(self) -> None:
+        """Close the TensorBoard file."""
         self._events.close()
 
     def _append(self, name: str, text: str) -> None:

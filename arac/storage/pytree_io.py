@@ -7,17 +7,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-State = TypeVar("State")
+Tree = TypeVar("Tree")
 # Leaves missing from files of format 1. They are NumPy arrays, so the outline holds their initial values.
 _SINCE_FORMAT_2 = (".archive.born", ".log_coefficient")
 
 
-def to_arrays(tree: Any) -> dict[str, np.ndarray]:
+def to_arrays(tree: object) -> dict[str, np.ndarray]:
     """Return every leaf as an array, by its path in the tree."""
     return {name: np.asarray(leaf, order="C") for name, leaf in _named(tree)}
 
 
-def from_arrays(outline: State, arrays: dict[str, np.ndarray]) -> State:
+def from_arrays(outline: Tree, arrays: dict[str, np.ndarray]) -> Tree:
     """Return a tree with the structure of `outline` and the leaves of `arrays`.
 
     Raises:
@@ -30,7 +30,7 @@ def from_arrays(outline: State, arrays: dict[str, np.ndarray]) -> State:
     return jax.tree.unflatten(jax.tree.structure(outline), [_as(leaf, arrays[name], name) for name, leaf in leaves])
 
 
-def outline(make: Callable[[], State]) -> State:
+def outline(make: Callable[[], Tree]) -> Tree:
     """Return the tree that `make` would return, with a `jax.ShapeDtypeStruct` in place of every JAX array."""
     others: list[Any] = []
 
@@ -45,17 +45,17 @@ def outline(make: Callable[[], State]) -> State:
     return jax.tree.unflatten(structure, [shape if leaf is None else leaf for shape, leaf in pairs])
 
 
-def size_in_bytes(tree: Any) -> int:
+def size_in_bytes(tree: object) -> int:
     """Return the size of a tree's arrays; for an outline, the size that they would have."""
     return sum(_array(leaf).size * _array(leaf).dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
-def not_finite(tree: Any) -> list[str]:
+def not_finite(tree: object) -> list[str]:
     """Return the names of the arrays that contain a NaN or an infinity."""
     return [name for name, array in to_arrays(tree).items() if not np.isfinite(array).all()]
 
 
-def _named(tree: Any) -> list[tuple[str, Any]]:
+def _named(tree: object) -> list[tuple[str, Any]]:
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return [(jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
 

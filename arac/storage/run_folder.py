@@ -17,7 +17,7 @@ from typing import Any
 
 import tomli_w
 
-from arac.algorithms.base import Evaluation, State
+from arac.algorithms.base import Evaluation, State, StateT
 from arac.envs import Maker
 from arac.errors import StorageFailure, UserError
 from arac.models.policies.custom import CustomPolicy
@@ -86,7 +86,7 @@ class Run:
             raise
         return run
 
-    def restore(self, outline: Any, replay: ReplayBuffer) -> tuple[Any, list[str]]:
+    def restore(self, outline: StateT, replay: ReplayBuffer) -> tuple[StateT, list[str]]:
         """Restore state, replay and metrics of the newest undamaged checkpoint.
 
         Args:
@@ -118,12 +118,20 @@ class Run:
                 self._metrics.evaluation(evaluation, getattr(state, "archive", None))
 
     def metric_checksums(self) -> dict[str, Checksum]:
+        """Return the checksum of each deterministic metrics file as it is now."""
         return self._metrics.checksums()
 
     def save(
         self, state: State, replay: ReplayBuffer, mark: ReplayCursor, checksums: dict[str, Checksum]
     ) -> Path | None:
-        """Write a checkpoint and return its folder, or return None if this state is already saved."""
+        """Write a checkpoint and return its folder, or return None if this state is already saved.
+
+        Args:
+            state: the state of the algorithm.
+            replay: the replay buffer.
+            mark: the cursor of replay when `state` was reached.
+            checksums: the checksum of each metrics file at that moment.
+        """
         if state.env_steps == self._saved_steps:
             return None
         with self.writing():
@@ -222,10 +230,7 @@ def versions() -> dict[str, str]:
     The number of cores is included because matrix products are divided among them.
     """
     installed = {name: version(name) for name in _VERSIONS}
-    return installed | {
-        "python": platform.python_version(),
-        "cores": str(len(cores())),
-    }
+    return installed | {"python": platform.python_version(), "cores": str(len(cores()))}
 
 
 def other_versions(folder: Path) -> list[str]:

@@ -149,13 +149,18 @@ def with_earlier_values(settings: dict[str, Any], algorithm: Algorithm) -> dict[
     return {**{name: value for name, value in _BEFORE.items() if hasattr(algorithm.config, name)}, **settings}
 
 
-def check_seed(seed: Any) -> int:
+def check_seed(seed: object) -> int:
+    """Return the seed.
+
+    Raises:
+        UserError: if it is not a whole number from 0 to 2**32 - 1.
+    """
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
         raise UserError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed!r}.")
     return seed
 
 
-def check_policy(policy: Any, algorithm: Algorithm, env: EnvSpec) -> None:
+def check_policy(policy: type[CustomPolicy] | None, algorithm: Algorithm, env: EnvSpec) -> None:
     """Check that a user's policy class, if there is one, can be trained by the algorithm.
 
     Raises:
@@ -169,7 +174,7 @@ def check_policy(policy: Any, algorithm: Algorithm, env: EnvSpec) -> None:
     custom.check(policy, env)
 
 
-def _check_same_policy(then: Any, policy: Any) -> None:
+def _check_same_policy(then: str | None, policy: type[CustomPolicy] | None) -> None:
     if then is None and policy is not None:
         raise UserError("It was trained with the algorithm's own policy: leave policy out.")
     if then is not None and (policy is None or name_of(policy) != then):

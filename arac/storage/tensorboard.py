@@ -58,6 +58,7 @@ class Events:
         self._writer.flush()
 
     def close(self) -> None:
+        """Close the file, if there is one."""
         if self._writer is not None:
             self._writer.close()
 

@@ -28,9 +28,11 @@ class Engine(Protocol):
     def places(self) -> int:
         """Return the number of runs that can be executed at a time."""
 
-    def has_room(self) -> bool: ...
+    def has_room(self) -> bool:
+        """Return True if another job can be started."""
 
-    def start(self, job: Job, parent: Path) -> None: ...
+    def start(self, job: Job, parent: Path) -> None:
+        """Start or resume a job in its folder below `parent`."""
 
     def at_work(self, job: Job) -> bool:
         """Return whether a started job is running, rather than waiting for free resources."""
@@ -45,6 +47,11 @@ class LocalEngine:
     name = "local"
 
     def __init__(self, jobs: int | None = None, resources: Resources = ONE_CORE) -> None:
+        """Prepare `jobs` places for runs; by default as many as the machine has cores for.
+
+        Raises:
+            UserError: if a run needs more cores than there are, or GPUs.
+        """
         there = len(cores())
         if resources.cpus > there:
             raise UserError(f"cpus must be at most {there}, the cores of this machine, got {resources.cpus}.")

@@ -40,6 +40,7 @@ class Display:
             self._live.__exit__(None, None, None)
 
     def show(self) -> None:
+        """Refresh the live table; without one, print a summary at intervals."""
         if self._live is not None:
             self._live.update(table(self._ledger, room_on(self._live.console)), refresh=True)
         elif self._shown and time.monotonic() > self._last + HEARTBEAT:

@@ -74,6 +74,7 @@ def run_name(env: str, system: str, seed: int) -> str:
 
 
 def is_finished(job: Job, folder: Path) -> bool:
+    """Return True if a job's run in a folder has a checkpoint at the job's last step or later."""
     return has_reached(folder, job.steps)
 
 

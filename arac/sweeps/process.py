@@ -82,6 +82,7 @@ class RunProcess:
         self._process.terminate()
 
     def wait(self) -> None:
+        """Wait until the process has ended."""
         self._process.wait()
         self._close()
 
@@ -99,6 +100,7 @@ def command(job: Job, folder: Path, lifeline: int, cpus: int) -> list[str]:
 
 
 def log_of(job: Job, parent: Path) -> Path:
+    """Return the path of the log of a job's run."""
     return parent / "logs" / f"{job.name}.log"
 
 

@@ -99,9 +99,11 @@ class Ledger:
         return ledger
 
     def of(self, job: Job) -> Entry:
+        """Return the entry of a job."""
         return next(entry for entry in self.entries if entry.job is job)
 
     def count(self, state: State) -> int:
+        """Return the number of runs in a state."""
         return sum(entry.state == state for entry in self.entries)
 
     def look(self) -> None:

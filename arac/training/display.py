@@ -82,11 +82,13 @@ class Pace:
 
     @property
     def steps_per_second(self) -> float | None:
+        """The speed since the warm-up; None if nothing is known yet."""
         gained = self.env_steps - self._first_steps
         return gained / (self._latest - self._since) if gained > 0 else None
 
     @property
     def seconds_left(self) -> float | None:
+        """The seconds left at this speed; None if it is not known yet."""
         if self.env_steps >= self.total_steps:
             return 0.0
         if (rate := self.steps_per_second) is None:
@@ -229,6 +231,7 @@ def measured(fitness: Iterable[float], elites: Iterable[int], archive_size: int,
 
 
 def phase_text(progress: Progress) -> str:
+    """Format the current phase as update 512/1,000 updates."""
     units = "episodes" if progress.name in ("collect", "evaluate") else "updates"
     return f"{progress.name} {progress.done:,}/{progress.total:,} {units}" if progress.total else progress.name
 

@@ -18,10 +18,12 @@ class Checksum(NamedTuple):
 
 
 def checksum(data: bytes) -> Checksum:
+    """Return the size and hash of some data."""
     return Checksum(len(data), sha256(data))
 
 
 def sha256(data: bytes) -> str:
+    """Return the SHA-256 hash of some data, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 

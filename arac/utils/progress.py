@@ -48,6 +48,7 @@ class Progress:
                 self.advance(stop - start)
 
     def advance(self, units: int = 1) -> None:
+        """Count finished units of the phase, and inform the display."""
         self.done += units
         if self.on_advance is not None:
             self.on_advance()

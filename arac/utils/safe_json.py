@@ -54,16 +54,23 @@ def named(value: Any, name: str) -> dict[str, Any]:
 
 
 def whole(value: Any) -> int:
-    """Return a value if it is an integer of usable size, else raise a ValueError."""
+    """Return a value if it is an integer of usable size.
+
+    Raises:
+        ValueError: if it is not.
+    """
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"{reprlib.repr(value)} is not a whole number")
     return _usable(value)
 
 
 def number(value: Any) -> float:
-    """Return a value as a float if it is a number of usable size, an infinity or NaN, else raise a ValueError.
+    """Return a value as a float if it is a number of usable size, an infinity or NaN.
 
     Infinities and NaN are allowed because the return of a diverged run is one.
+
+    Raises:
+        ValueError: if it is not.
     """
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise ValueError(f"{reprlib.repr(value)} is not a number")
@@ -78,7 +85,11 @@ def _usable(value: Count) -> Count:
 
 
 def numbers(value: Any) -> tuple[float, ...]:
-    """Return the numbers of a list, each as `number` does, else raise a ValueError."""
+    """Return the numbers of a list, each as `number` does.
+
+    Raises:
+        ValueError: if it is not a list of numbers.
+    """
     if not isinstance(value, list):
         raise ValueError(f"{reprlib.repr(value)} is not a list of numbers")
     return tuple(map(number, value))

@@ -30,6 +30,7 @@ class Answer(NamedTuple):
 
     @staticmethod
     def of(value: Any) -> "Answer":
+        """Return the answer whose body is `value` as JSON."""
         body = embedded(value).encode()
         return Answer(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
 

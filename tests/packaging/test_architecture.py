@@ -1,6 +1,7 @@
 """The architecture: which package may import which, and how much lies in one place."""
 
 import ast
+import re
 from collections import defaultdict
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -104,3 +105,33 @@ def test_docstrings_say_what_is_done_or_returned(path):
     nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, documented)]
     first = [words[0].rstrip(",.:;") for node in nodes if (words := (ast.get_docstring(node) or "").split())]
     assert not RIDDLES & set(first)
+
+
+TYPED = [path for path in FILES if path.relative_to(ROOT).parts[0] in ("algorithms", "training", "storage")]
+# Names of states, of what they hold, of settings, and of the functions that hand them over.
+ABOUT_STATES = re.compile(
+    "state|config|polic|population|champion|outline|evaluation|tree|^(init|generation|read|load|restore)$"
+)
+
+
+def annotated(path):
+    """Yield names with their annotations; the name of a function stands for what it returns."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.AnnAssign):
+            yield ast.unparse(node.target), node.annotation
+        elif isinstance(node, ast.FunctionDef):
+            arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+            yield from ((one.arg, one.annotation) for one in arguments if one.annotation)
+            if node.returns:
+                yield node.name, node.returns
+
+
+@pytest.mark.parametrize("path", TYPED, ids=lambda path: str(path.relative_to(ROOT)))
+def test_states_and_settings_are_typed(path):
+    tables = "dict[str, Any]"  # read from a file, or written to one
+    untyped = [
+        f"{name}: {ast.unparse(annotation)}"
+        for name, annotation in annotated(path)
+        if ABOUT_STATES.search(name) and re.search(r"\bAny\b", ast.unparse(annotation).replace(tables, ""))
+    ]
+    assert not untyped

@@ -42,6 +42,7 @@ class CustomPolicyAdapter:
 
     @staticmethod
     def init(kind: type[CustomPolicy], key: jax.Array, env: EnvSpec) -> "CustomPolicyAdapter":
+        """Return a new policy of the class `kind`, for the sizes of an environment."""
         return CustomPolicyAdapter(kind.init(key, env.observation_size, env.action_size), kind)
 
     def act(self, observation: Any, noise: Any) -> Any:

@@ -29,6 +29,7 @@ class DeterministicPolicy:
         exploration: float,
         style: LayerStyle = LayerStyle(),  # noqa: B008
     ) -> "DeterministicPolicy":
+        """Return a new policy with hidden layers of the sizes `hidden`."""
         return DeterministicPolicy(MLP.init(key, (observation_size, *hidden, action_size), style), exploration)
 
     def act(self, observation: Float[Array, "*batch obs"], noise: Any) -> Float[Array, "*batch action"]:

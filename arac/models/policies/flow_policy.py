@@ -35,6 +35,7 @@ class FlowPolicy:
         flows: int,
         sigma: float | None,
     ) -> "FlowPolicy":
+        """Return a new policy with `flows` radial flows; sigma is learned if it is None."""
         base_key, flow_key = jax.random.split(key)
         return FlowPolicy(
             base=Gaussian.init(base_key, (observation_size, *hidden, action_size), sigma),

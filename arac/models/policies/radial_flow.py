@@ -52,6 +52,7 @@ class RadialFlow:
         return self.reach - self.alpha
 
     def forward(self, z: Float[Array, "*batch action"]) -> Float[Array, "*batch action"]:
+        """Return f(z)."""
         alpha, reach = self.alpha, self.reach
         offset = z - self.centre
         r = _norm(offset)[..., None]

@@ -76,9 +76,11 @@ class CallbackList:
         return all(answer is None or bool(answer) for answer in answers)  # NumPy's False is not Python's
 
     def checkpoint(self, saved: Path) -> list[bool | None]:
+        """Call all callbacks for a checkpoint; return their answers."""
         return [each.on_checkpoint(self._agent, saved) for each in self._callbacks]
 
     def end(self, callback: Callback) -> None:
+        """Call a callback at the end of the run, with its outcome."""
         callback.on_end(self._agent, self.outcome)
 
 

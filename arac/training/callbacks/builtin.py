@@ -16,6 +16,11 @@ class StopAtReturn(Callback):
     """Stops the run when an evaluation gives the champion a mean return of `value` or more."""
 
     def __init__(self, value: float) -> None:
+        """Create the callback.
+
+        Raises:
+            UserError: if `value` is not finite.
+        """
         if not math.isfinite(value):
             raise UserError(f"The return to stop at must be a finite number, got {value}.")
         self.value = value
