@@ -1,4 +1,4 @@
-"""Acts with a policy that `agent.export` or `arac export` wrote. It needs NumPy, and neither JAX nor arac."""
+"""Compute actions of a policy that `agent.export` or `arac export` wrote, without JAX and arac."""
 
 import sys
 
@@ -13,14 +13,14 @@ ACTIVATIONS = {
 
 
 def act(policy, observation, noise=0.0):
-    """Actions in the environment's units for one flat observation or a batch; `noise` is a standard normal, if any."""
+    """Return actions in the environment's units for one flat observation or a batch; `noise` is a standard normal."""
     x = np.asarray(observation, np.float32) @ policy["weight_0"] + policy["bias_0"]
     for n in range(sum(name.startswith("weight_") for name in policy) - 1):
         x = normed(policy, n, x) if policy["norm"] == "before" else x
         x = ACTIVATIONS[str(policy["activation"])](x)
         x = normed(policy, n, x) if policy["norm"] == "after" else x
         x = x @ policy[f"weight_{n + 1}"] + policy[f"bias_{n + 1}"]
-    mean, log_std = np.split(x, [len(policy["low"])], axis=-1)  # where sigma is fixed, there is only a mean
+    mean, log_std = np.split(x, [len(policy["low"])], axis=-1)  # with a fixed sigma there is only a mean
     std = policy.get("sigma", np.exp(np.clip(log_std, -20, 2)))
     if policy["kind"] == "deterministic":
         action = np.clip(np.tanh(mean) + std * noise, -1, 1)

@@ -1,7 +1,7 @@
-"""ARAC with an action distribution of your own: Kumaraswamy's, a close relative of the Beta distribution.
+"""ARAC with a custom action distribution: Kumaraswamy's, which is similar to the Beta distribution.
 
-It lives on a bounded interval by itself, so no tanh piles its actions up at the bounds; and unlike Beta's, its
-cumulative distribution has a closed inverse, so that a sample is a differentiable function of noise.
+It is defined on a bounded interval, so no tanh concentrates actions at the bounds. Unlike Beta's, its cumulative
+distribution has a closed-form inverse, so that a sample is a differentiable function of noise.
 """
 
 import math
@@ -28,7 +28,7 @@ class KumaraswamyPolicy:
         return KumaraswamyPolicy(MLP.init(key, (observation_size, 64, 64, 2 * action_size)))
 
     def shape(self, observation):
-        """a and b: softplus of the network's output, and 1."""
+        """Return a and b: 1 + softplus of the network's output."""
         output = self.network(observation)
         both = 1 + namespace(output).logaddexp(output, 0.0)
         half = both.shape[-1] // 2
@@ -52,20 +52,20 @@ class KumaraswamyPolicy:
         return self.sample(observation, noise)[0]
 
     def mode(self, observation):
-        """The median: what becomes of no noise."""
+        """Return the median, which is the action for zero noise."""
         a, b = self.shape(observation)
         return 2 * (1 - 0.5 ** (1 / b)) ** (1 / a) - 1
 
 
 def log_density(a, b, log_x, log_rest):
-    """Of the action, where `log_rest` is `log(1 - x^a)`."""
+    """Return the log-density of the action; `log_rest` is `log(1 - x^a)`."""
     xp = namespace(a)
     return (xp.log(a) + xp.log(b) + (a - 1) * log_x + (b - 1) * log_rest - math.log(2)).sum(-1)
 
 
 if __name__ == "__main__":
-    # Worker processes import the class from its module; one of a script like this plays in this process: workers=0.
+    # workers=0: worker processes could not import the class, because it is in a script.
     agent = ARAC("Pendulum-v1", policy=KumaraswamyPolicy, workers=0, hidden_size=64, warmup_steps=1000, eval_episodes=2)
     agent.learn(3_000, run_dir="runs/kumaraswamy")
-    # Stopped or killed, it goes on with: ARAC.resume("runs/kumaraswamy", policy=KumaraswamyPolicy)
+    # To resume after a stop: ARAC.resume("runs/kumaraswamy", policy=KumaraswamyPolicy)
     print(agent.evaluate(episodes=5).mean)
