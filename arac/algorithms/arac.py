@@ -32,6 +32,8 @@ from arac.learning.sac_updates import (
     ActorLearner,
     ActorMetrics,
     CriticLearner,
+    Temperature,
+    Temperatures,
     UpdateConfig,
     actor_updates,
     critic_updates,
@@ -45,19 +47,21 @@ from arac.population.archive import Archive, FeltBy, Strategy, Targets, betas
 from arac.utils.rng import stream_key, stream_rng
 from arac.utils.validation import Bounds, Count, NonNegative
 
-Trained: TypeAlias = tuple[ActorLearner, Forces | None]  # by the actors' updates: actors, and forces with lambda
+FIRST_TEMPERATURE = 0.2  # of adaptive ones; the paper's largest
+# By the actors' updates: actors, temperature, and forces with lambda.
+Trained: TypeAlias = tuple[ActorLearner, Temperature, Forces | None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ARACConfig(SoftConfig):
     """Attraction-Repulsion Actor-Critic."""
 
-    preset_fields: ClassVar[tuple[str, ...]] = (
-        "flows", "sigma", "archive_capacity", "actor_coefficient", "temperature", "strategy",
-    )  # fmt: skip
+    preset_fields: ClassVar[tuple[str, ...]] = ("flows", "sigma", "archive_capacity", "actor_coefficient", "strategy")
+    letter_fields: ClassVar[tuple[str, ...]] = ("temperature",)
     named_presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper-letter": {
             "ar_coefficient": 1.0, "ar_from": "archive", "ar_divergence": "kl", "ar_base": "own", "kl_clip": "none",
+            "temperature": 0.2,
         },
     }  # fmt: skip
 
@@ -94,8 +98,8 @@ class ARACConfig(SoftConfig):
     """Radial flows per policy (N)."""
     sigma: Annotated[float | Literal["learned"], Bounds(1e-06)] = 0.4
     """Standard deviation of the base Gaussian, or learned from the state."""
-    temperature: NonNegative = 0.2
-    """Weight of the entropy (alpha)."""
+    temperature: Annotated[float | Literal["auto"], Bounds(0)] = "auto"
+    """Weight of the entropy (alpha); auto adapts each member's to an entropy of minus the number of actions."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -116,6 +120,7 @@ class State:
     critic: CriticLearner  # shared by all members
     archive: Archive
     log_coefficient: np.ndarray  # log lambda of each member
+    temperatures: Temperatures | None  # of each member, if they are adaptive
     elites: np.ndarray  # of the last evaluation, best first
     generation: int
     env_steps: int
@@ -123,6 +128,10 @@ class State:
     @property
     def population(self) -> Policy:
         return self.actors.policy
+
+    def temperature(self, config: ARACConfig) -> Temperature:
+        """Return the members' adaptive temperatures, or the fixed one of all."""
+        return jnp.float32(config.temperature) if self.temperatures is None else self.temperatures
 
     @property
     def champion(self) -> int:
@@ -150,6 +159,7 @@ def init(config: ARACConfig, env: EnvSpec, seed: int, policy: type[CustomPolicy]
         critic=CriticLearner(critic, begin(critic.online)),
         archive=Archive.empty(take(population, 0), config.archive_capacity),
         log_coefficient=np.full(config.population_size, first_log_coefficient(config), np.float32),
+        temperatures=init_temperatures(config) if config.temperature == "auto" else None,
         elites=stream_rng(seed, "first-elites").permutation(config.population_size)[: config.elites],
         generation=0,
         env_steps=0,
@@ -196,23 +206,29 @@ def update_critic(context: Context[ARACConfig], state: State, budget: UpdateBudg
     Returns:
         The critic, and the mean loss.
     """
-    learner, total = state.critic, 0.0
+    learner, total, temperature = state.critic, 0.0, state.temperature(context.config)
     for slot, elite in enumerate(state.elites):
         policy = take(state.population, elite)
         key = stream_key(context.seed, "critic", state.generation, slot)
-        train = partial(train_on_policy, context, policy, key)
+        weight = jnp.exp(temperature.log[elite]) if isinstance(temperature, Temperatures) else temperature
+        train = partial(train_on_policy, context, policy, weight, key)
         learner, losses = run_chunks(context, "critic", budget.share(slot, len(state.elites)), train, learner)
         total += sum(map(float, losses))
     return learner, total / max(budget.count, 1)
 
 
 def train_on_policy(
-    context: Context[ARACConfig], policy: Policy, key: jax.Array, learner: CriticLearner, start: int, stop: int
+    context: Context[ARACConfig],
+    policy: Policy,
+    temperature: Float[Array, ""],
+    key: jax.Array,
+    learner: CriticLearner,
+    start: int,
+    stop: int,
 ) -> tuple[CriticLearner, Float[Array, ""]]:
     """Carry out updates `start` to `stop - 1` of the critic with one elite's policy; return it and the summed loss."""
-    config = context.config
-    fixed, view = soft_update_config(config), context.replay.view
-    return critic_updates(fixed, learner, policy, config.temperature, view, key, start, stop)
+    fixed, view = soft_update_config(context.config), context.replay.view
+    return critic_updates(fixed, learner, policy, temperature, view, key, start, stop)
 
 
 def update_actors(
@@ -236,17 +252,22 @@ def update_actors(
     critic, view = state.critic.critic, context.replay.view
 
     def train(carry: Trained, start: int, stop: int) -> tuple[Trained, tuple[ActorMetrics, ForceMetrics | None]]:
-        actors, forces, metrics = actor_updates(
-            fixed, carry[0], critic, config.temperature, carry[1], view, keys, start, stop
+        actors, temperature, forces = carry
+        actors, temperature, forces, metrics = actor_updates(
+            fixed, actors, critic, temperature, forces, view, keys, start, stop
         )
-        return (actors, forces), metrics
+        return (actors, temperature, forces), metrics
 
-    (actors, forces), sums = run_chunks(context, "actors", count, train, (state.actors, forces))
+    learned = state.actors, state.temperature(config), forces
+    (actors, temperature, forces), sums = run_chunks(context, "actors", count, train, learned)
     if not sums:
         return state, {"actor_loss": 0.0, "entropy": 0.0, "archive_kl": 0.0}, None
     metrics, measured = jax.tree.map(lambda *parts: np.sum(parts, 0, np.float64) / count, *sums)
     losses = {"actor_loss": float(metrics.loss.mean()), "entropy": -float(metrics.log_prob.mean()), "archive_kl": 0.0}
     state = replace(state, actors=actors)
+    if isinstance(temperature, Temperatures):
+        losses["temperature"] = float(jnp.exp(temperature.log).mean())
+        state = replace(state, temperatures=temperature)
     if forces is None:
         return state, losses, None
     if felt is not None:
@@ -308,6 +329,12 @@ def repelled_members(config: ARACConfig, elites: np.ndarray) -> np.ndarray:
     if config.ar_from == "archive" or config.population_size == 1:
         return members[:0]
     return np.setdiff1d(members, elites) if config.ar_felt_by == "non_elites" else members
+
+
+def init_temperatures(config: ARACConfig) -> Temperatures:
+    """Return the adaptive temperatures before the first update."""
+    log = jnp.full(config.population_size, math.log(FIRST_TEMPERATURE), jnp.float32)
+    return Temperatures(log, jax.vmap(partial(fresh_optimiser, soft_update_config(config)))(log))
 
 
 def first_log_coefficient(config: ARACConfig) -> float:

@@ -18,6 +18,7 @@ class Config:
 
     preset_table: ClassVar[str] = "paper"  # the file below presets/ with the settings for each task
     preset_fields: ClassVar[tuple[str, ...]] = ()  # what this algorithm takes from a row of it
+    letter_fields: ClassVar[tuple[str, ...]] = ()  # what it takes beside them with the preset "paper-letter"
     # Other values than the defaults, by the preset that chooses them.
     named_presets: ClassVar[dict[str, dict[str, Any]]] = {"paper-letter": {}}
 

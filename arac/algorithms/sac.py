@@ -20,7 +20,6 @@ from arac.algorithms.base import (
 from arac.algorithms.config import SoftConfig
 from arac.envs import EnvSpec
 from arac.learning.jit import compiled
-from arac.learning.losses import temperature_loss
 from arac.learning.sac_updates import (
     ActorLearner,
     CriticLearner,
@@ -28,7 +27,7 @@ from arac.learning.sac_updates import (
     actor_step,
     critic_step,
     fresh_optimiser,
-    gradient_step,
+    temperature_step,
 )
 from arac.learning.update_loop import BatchSample, repeat, sample_batch
 from arac.models.critics import CriticKind, fuse_twin_q, init_critic, split_twin_q
@@ -198,8 +197,7 @@ def sac_updates(
         )
         tuned = learner.log_temperature, learner.temperature_optimiser
         if target_entropy is not None:
-            gradient = jax.grad(temperature_loss)(learner.log_temperature, metrics.log_prob, target_entropy)
-            tuned = gradient_step(update_config, learner.log_temperature, gradient, learner.temperature_optimiser)
+            tuned = temperature_step(update_config, target_entropy, *tuned, metrics.log_prob)
         new = Losses(critic_loss, metrics.loss, -metrics.log_prob, temperature)
         return Learner(actor, critic, *tuned), jax.tree.map(jnp.add, sums, new)
 

@@ -124,8 +124,8 @@ def as_in_paper(record: Record) -> bool:
     A variant without settings may still differ: settings that all runs of an algorithm share are not named.
     """
     changed = {name: value for name, value in deviations(record).items() if name not in _EVALUATING}
-    presets = ALGORITHMS[record.algorithm].config.named_presets.values()
-    return any(changed.items() <= preset.items() for preset in ({}, *presets))
+    named = named_presets(record.algorithm, record.env).values()
+    return any(changed.items() <= preset.items() for preset in ({}, *named))
 
 
 def settings_in_words(settings: Mapping[str, Any]) -> str:
@@ -139,8 +139,20 @@ def each_in_words(settings: Mapping[str, Any]) -> list[str]:
 
 
 @cache
-def _defaults(algorithm: str, env: str) -> dict[str, Any]:
-    config, _ = configured(ALGORITHMS[algorithm].config, env, {})
+def named_presets(algorithm: str, env: str) -> dict[str, dict[str, Any]]:
+    """Return the settings in which each named preset of an algorithm differs from the defaults for a task."""
+    defaults = _defaults(algorithm, env)
+    return {
+        name: {
+            setting: value for setting, value in _defaults(algorithm, env, name).items() if value != defaults[setting]
+        }
+        for name in ALGORITHMS[algorithm].config.named_presets
+    }
+
+
+@cache
+def _defaults(algorithm: str, env: str, preset: Any = "paper") -> dict[str, Any]:
+    config, _ = configured(ALGORITHMS[algorithm].config, env, {}, preset=preset)
     return dict(json.loads(json.dumps(asdict(config))))
 
 
@@ -163,7 +175,7 @@ def _variants(records: Sequence[Record]) -> dict[str, Variant]:
 
     A setting about evaluating makes no variant. The settings of a named preset are replaced by its name.
     """
-    variants = {}
+    variants, envs = {}, {record.name: record.env for record in records}
     for algorithm in {record.algorithm for record in records}:
         ours = {
             record.name: {name: value for name, value in deviations(record).items() if name not in _EVALUATING}
@@ -174,17 +186,18 @@ def _variants(records: Sequence[Record]) -> dict[str, Variant]:
         telling = [name for name in names if len({json.dumps(one.get(name), default=str) for one in ours.values()}) > 1]
         for name, one in ours.items():
             special = {setting: one[setting] for setting in telling if setting in one}
-            variants[name] = Variant(algorithm, _in_words(algorithm, special))
+            variants[name] = Variant(algorithm, _in_words(algorithm, envs[name], special))
     return variants
 
 
-def _in_words(algorithm: str, settings: dict[str, Any]) -> tuple[str, ...]:
-    """Format settings, with the name of a preset in place of its settings if all of them are there."""
-    presets = ALGORITHMS[algorithm].config.named_presets
-    whole = [name for name, preset in presets.items() if preset and preset.items() <= settings.items()]
-    named = whole[:1]
-    rest = {name: value for name, value in settings.items() if not named or name not in presets[named[0]]}
-    return (*named, *each_in_words(rest))
+def _in_words(algorithm: str, env: str, settings: dict[str, Any]) -> tuple[str, ...]:
+    """Format settings, with the name of a preset in place of its settings if all but the task's own are there."""
+    of_task = ALGORITHMS[algorithm].config.letter_fields
+    for name, preset in named_presets(algorithm, env).items():
+        if preset and all(settings.get(key) == value for key, value in preset.items() if key not in of_task):
+            rest = {key: value for key, value in settings.items() if key not in preset or preset[key] != value}
+            return (name, *each_in_words(rest))
+    return tuple(each_in_words(settings))
 
 
 def _place(group: Group) -> tuple[Any, ...]:

@@ -18,7 +18,6 @@ from jaxtyping import Float
 
 from arac.agents.agent import Agent
 from arac.agents.classes import load
-from arac.algorithms.arac import ARACConfig
 from arac.analysis.statistics import difference_interval, improvement_interval
 from arac.errors import UserError
 from arac.experiments import repulsion_figures
@@ -39,7 +38,7 @@ from arac.utils.rng import stream_rng
 VARIANTS: dict[str, dict[str, Any]] = {
     "lambda 0": {"ar_coefficient": 0.0},
     "default": {},
-    "paper's letter": ARACConfig.named_presets["paper-letter"],
+    "paper's letter": {"preset": "paper-letter"},
 }
 BASELINE, LETTER = "lambda 0", "paper's letter"
 SETTLED = 0.3  # share of a run's steps, after which members should be and stay apart

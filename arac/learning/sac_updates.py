@@ -18,7 +18,7 @@ from arac.learning.forces import (
     with_forces,
 )
 from arac.learning.jit import compiled
-from arac.learning.losses import actor_loss, critic_loss
+from arac.learning.losses import actor_loss, critic_loss, temperature_loss
 from arac.learning.update_loop import BatchSample, repeat, sample_batch, train_on_batches
 from arac.models.critics import Critic, fuse_twin_q
 from arac.models.policies import Policy
@@ -49,6 +49,13 @@ class ActorLearner(NamedTuple):
     """An actor and its optimiser state, or a population of actors with a leading axis."""
 
     policy: Policy
+    optimiser: optax.OptState
+
+
+class Temperatures(NamedTuple):
+    """Adaptive temperatures, one for each member of a population."""
+
+    log: Float[Array, " member"]
     optimiser: optax.OptState
 
 
@@ -128,31 +135,30 @@ def population_step(
     update_config: UpdateConfig,
     learners: ActorLearner,
     critic: Critic,
-    temperature: Float[Array, ""],
+    temperature: "Temperature",
     forces: Forces | None,
     partners: Int[Array, " member"],
     observation: Float[Array, "member batch obs"],
     noise: Float[Array, "member batch action"],
-) -> tuple[ActorLearner, Forces | None, tuple[ActorMetrics, ForceMetrics | None]]:
+) -> "Carry":
     """Take one gradient step for every member: Eq. 5 with attraction or repulsion, else Eq. 2.
 
     Args:
         update_config: the learning rate, the divergence and the other settings.
         learners: the population, stacked.
         critic: shared by all members.
-        temperature: weight of the entropy.
+        temperature: weight of the entropy; adapted to an entropy of minus the number of actions if it is adaptive.
         forces: None for a population without attraction and repulsion.
         partners: for each member, the index of another one, which repels it if it is among `forces.repelled`.
         observation: a mini-batch for each member; policies are compared on its first quarter.
         noise: standard normal numbers for the actions on the mini-batches.
 
     Returns:
-        The population, `forces` with lambda adapted, and the metrics.
+        The population, the temperature, `forces` with lambda adapted, and the metrics.
     """
     policies = learners.policy
-    gradient, metrics = jax.vmap(partial(actor_gradient, critic=critic, temperature=temperature))(
-        policies, observation=observation, noise=noise
-    )
+    weight, axis = (jnp.exp(temperature.log), 0) if isinstance(temperature, Temperatures) else (temperature, None)
+    gradient, metrics = jax.vmap(actor_gradient, (0, None, axis, 0, 0))(policies, critic, weight, observation, noise)
     force_metrics = None
     if forces is not None:
         gradient, force_metrics = with_forces(
@@ -160,7 +166,22 @@ def population_step(
         )
         forces = forces._replace(log_coefficient=adapted(update_config.forces, forces, force_metrics))
     learners = ActorLearner(*jax.vmap(partial(gradient_step, update_config))(policies, gradient, learners.optimiser))
-    return learners, forces, (metrics, force_metrics)
+    if isinstance(temperature, Temperatures):
+        adapt = partial(temperature_step, update_config, -float(noise.shape[-1]))
+        temperature = Temperatures(*jax.vmap(adapt)(*temperature, metrics.log_prob))
+    return learners, temperature, forces, (metrics, force_metrics)
+
+
+def temperature_step(
+    update_config: UpdateConfig,
+    target_entropy: float,
+    log_temperature: Float[Array, ""],
+    optimiser: optax.OptState,
+    log_prob: Float[Array, ""],
+) -> tuple[Float[Array, ""], optax.OptState]:
+    """Take one step of a temperature towards the one that gives the target entropy; return its log and optimiser."""
+    gradient = jax.grad(temperature_loss)(log_temperature, log_prob, target_entropy)
+    return gradient_step(update_config, log_temperature, gradient, optimiser)
 
 
 @partial(compiled, static="update_config")
@@ -168,7 +189,7 @@ def critic_updates(
     update_config: UpdateConfig,
     learner: CriticLearner,
     policy: Policy,
-    temperature: float,
+    temperature: Float[Array, ""],
     view: ReplayView,
     key: jax.Array,
     start: int,
@@ -190,13 +211,14 @@ def critic_updates(
     def step(
         learner: CriticLearner, batch: Batch, noise: Float[Array, "batch action"]
     ) -> tuple[CriticLearner, Float[Array, ""]]:
-        return critic_step(update_config, learner, policy, jnp.float32(temperature), batch, noise)
+        return critic_step(update_config, learner, policy, temperature, batch, noise)
 
     return train_on_batches(step, learner, view, update_config.batch_size, key, start, stop)
 
 
 Drawn: TypeAlias = tuple[BatchSample, Int[Array, " member"]]  # mini-batches and partners of all members
-Carry: TypeAlias = tuple[ActorLearner, Forces | None, tuple[ActorMetrics, ForceMetrics | None]]
+Temperature: TypeAlias = Float[Array, ""] | Temperatures
+Carry: TypeAlias = tuple[ActorLearner, Temperature, Forces | None, tuple[ActorMetrics, ForceMetrics | None]]
 
 
 @partial(compiled, static="update_config")
@@ -204,7 +226,7 @@ def actor_updates(
     update_config: UpdateConfig,
     learners: ActorLearner,
     critic: Critic,
-    temperature: float,
+    temperature: Temperature,
     forces: Forces | None,
     view: ReplayView,
     keys: jax.Array,
@@ -217,7 +239,7 @@ def actor_updates(
         update_config: the settings that the loop is compiled for.
         learners: the actors, stacked.
         critic: shared by all actors; it is not trained.
-        temperature: weight of the entropy.
+        temperature: weight of the entropy, fixed or adaptive.
         forces: attraction and repulsion, or None.
         view: the transitions to draw from.
         keys: one key for each actor.
@@ -225,7 +247,7 @@ def actor_updates(
         stop: number of the update after the last one.
 
     Returns:
-        The actors, `forces` with lambda adapted, and the metrics summed over the updates.
+        The actors, the temperature, `forces` with lambda adapted, and the metrics summed over the updates.
     """
     critic = fuse_twin_q(critic, view.action_size)
     members = keys.shape[0]
@@ -237,11 +259,11 @@ def actor_updates(
 
     def update(drawn: Drawn, carry: Carry) -> Carry:
         (positions, noise), partners = drawn
-        learners, forces, totals = carry
+        learners, temperature, forces, totals = carry
         observation = jax.vmap(lambda where: buffer.gather(view, where).observation)(positions)
-        learners, forces, metrics = population_step(
-            update_config, learners, critic, jnp.float32(temperature), forces, partners, observation, noise
+        learners, temperature, forces, metrics = population_step(
+            update_config, learners, critic, temperature, forces, partners, observation, noise
         )
-        return learners, forces, jax.tree.map(jnp.add, totals, metrics)
+        return learners, temperature, forces, jax.tree.map(jnp.add, totals, metrics)
 
-    return repeat(start, stop, draw_all, update, (learners, forces, zero))
+    return repeat(start, stop, draw_all, update, (learners, temperature, forces, zero))

@@ -34,7 +34,9 @@ class Job:
     env: str
     seed: int
     steps: int
-    settings: dict[str, Any] = field(default_factory=dict)  # changes to the preset of its task
+    settings: dict[str, Any] = field(
+        default_factory=dict
+    )  # changes to the task's preset, or `preset` and changes to it
     env_kwargs: dict[str, Any] = field(default_factory=dict)
     max_episode_steps: int | None = None
 
@@ -64,7 +66,8 @@ def checked(algorithm: Algorithm, env: EnvSpec, job: Job) -> Job:
 
 
 def _described(algorithm: Algorithm, env: EnvSpec, job: Job) -> RunSpec:
-    config, _ = presets.configured(algorithm.config, env.id, job.settings)
+    settings = dict(job.settings)
+    config, _ = presets.configured(algorithm.config, env.id, settings, preset=settings.pop("preset", "paper"))
     return RunSpec(algorithm, env, check_seed(job.seed), config)
 
 

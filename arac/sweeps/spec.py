@@ -135,17 +135,7 @@ class _Reader:
         for values in product(*grid.values()):
             given = {**fixed, **dict(zip(grid, values, strict=True))}
             named = tuple(f"{name}={_in_a_name(_as_setting(given[name]))}" for name in grid)
-            preset = self._preset(algorithm, given.pop("preset", "paper"))
-            yield {name: _as_setting(value) for name, value in {**preset, **given}.items()}, named
-
-    def _preset(self, algorithm: Algorithm, name: Any) -> dict[str, Any]:
-        """Return the settings of a preset beside those for the task, which every run has."""
-        offered = {"paper": {}, **algorithm.config.named_presets}
-        if name not in offered:
-            part = "grid" if "preset" in self._for("grid", algorithm.name) else "settings"
-            path = part, *_path(self._table[part], "preset", algorithm.name)
-            self._refuse(f"preset must be one of {', '.join(offered)} for {algorithm.title}, got {name!r}.", *path)
-        return offered[name]
+            yield {name: _as_setting(value) for name, value in given.items()}, named
 
     def _for(self, part: str, algorithm: str) -> dict[str, Any]:
         """Return the settings in a table for all algorithms and for this one."""

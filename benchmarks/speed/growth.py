@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from arac import envs
 from arac.agents.classes import ARAC
@@ -55,7 +56,7 @@ def with_replay(rounds: int, count: int) -> Iterator[dict[str, Any]]:
     buffers = [filled_replay(*sizes, stored).view for stored in STORED]
 
     def loop(view: Any) -> Any:
-        return lambda: sac_updates.critic_updates(RULES, learner, policy, 0.2, view, key, 0, count)
+        return lambda: sac_updates.critic_updates(RULES, learner, policy, jnp.float32(0.2), view, key, 0, count)
 
     times = by_turns([loop(view) for view in buffers], rounds)
     for stored, seconds in zip(STORED, times, strict=True):

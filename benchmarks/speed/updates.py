@@ -122,7 +122,7 @@ def cases(observation_size: int, action_size: int, flows: int, sigma: float | No
     yield Case(
         "critic",
         sac_updates.critic_updates,
-        (RULES, learner, one, 0.2, view, key),
+        (RULES, learner, one, jnp.float32(0.2), view, key),
         sampling_loop(view, keys[:1]),
         adam_loop(critic.online, learner.optimiser),
         products_of(lambda: sac_updates.critic_step(RULES, wide, one, jnp.float32(0.2), batch, drawn.noise)),
@@ -142,7 +142,7 @@ def cases(observation_size: int, action_size: int, flows: int, sigma: float | No
         return Case(
             name,
             sac_updates.actor_updates,
-            (update_config, actors, critic, 0.2, forces, view, keys),
+            (update_config, actors, critic, jnp.float32(0.2), forces, view, keys),
             sampling_loop(view, keys),
             adam_loop(actors.policy, actors.optimiser, stacked=True),
             products_of(one_update),

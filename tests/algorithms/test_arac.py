@@ -92,7 +92,7 @@ def counted(monkeypatch):
         nothing = Divergences(jnp.zeros((len(keys), 1)), jnp.zeros((len(keys), 1)))
         archived = None if felt != "archive" else Divergences(forces.archived.weights, forces.archived.weights)
         measured = None if forces is None else ForceMetrics(nothing, archived)
-        return learners, forces, (ActorMetrics(zeros, zeros), measured)
+        return learners, temperature, forces, (ActorMetrics(zeros, zeros), measured)
 
     monkeypatch.setattr(arac, "critic_updates", critic_updates)
     monkeypatch.setattr(arac, "actor_updates", actor_updates)

@@ -36,12 +36,19 @@ def refusal(kind=ARACConfig, env="Unknown-v0", **overrides):
 
 
 @pytest.mark.parametrize("env", PAPER)
-def test_arac_starts_from_the_papers_row(env):
-    settings, preset = configured(ARACConfig, env, {})
+def test_arac_starts_from_the_papers_row_and_its_temperature_is_for_the_papers_letter(env):
     row = dict(zip(COLUMNS, PAPER[env], strict=True))
     assert default_steps(env) == row.pop("steps")
-    assert settings == ARACConfig(**row)
-    assert preset == task_name(env)
+    letter = configured(ARACConfig, env, {}, preset="paper-letter")
+    assert letter == (ARACConfig(**{**ARACConfig.named_presets["paper-letter"], **row}), task_name(env))
+    assert letter[0].temperature == row.pop("temperature")
+    assert configured(ARACConfig, env, {}) == (ARACConfig(**row), task_name(env))
+    assert ARACConfig().temperature == "auto"
+
+
+def test_a_task_without_a_row_has_the_letter_without_it():
+    letter, row = configured(ARACConfig, "Pendulum-v1", {"flows": 1}, preset="paper-letter")
+    assert (letter.temperature, letter.kl_clip, letter.flows, row) == (0.2, "none", 1, None)
 
 
 def test_the_table_has_no_other_rows_and_columns():
@@ -76,7 +83,7 @@ def test_without_preset_a_task_of_the_paper_gets_the_defaults(kind):
 def test_overrides_win_over_the_preset_and_leave_the_rest_of_it():
     settings, preset = configured(ARACConfig, "Hopper-v5", {"flows": 7, "strategy": "reactive", "batch_size": 32})
     assert (settings.flows, settings.strategy, settings.batch_size) == (7, "reactive", 32)
-    assert (settings.sigma, settings.archive_capacity, settings.temperature) == (0.8, 20, 0.05)
+    assert (settings.sigma, settings.archive_capacity) == (0.8, 20)
     assert preset == "Hopper"
 
 
@@ -145,7 +152,7 @@ def test_a_setting_of_another_system_is_refused():
         ("workers", 1.5),
         ("discount", "0.9"),
         ("discount", False),
-        ("temperature", "auto"),
+        ("temperature", "learned"),
         ("store_evaluation", 1),
         ("store_evaluation", "yes"),
         ("sigma", "lerned"),
@@ -182,6 +189,7 @@ def test_a_value_that_is_not_allowed_is_refused_in_one_line_with_field_and_value
         ("eval_interval", [0]),
         ("ar_coefficient", [0, 0.5, "auto"]),
         ("noise_hold", [1, 64]),
+        ("temperature", ["auto", 0, 0.5]),
     ],
 )
 def test_what_is_allowed_is_kept_as_given(field, values):

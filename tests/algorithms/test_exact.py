@@ -12,7 +12,6 @@ from run_folders import assert_same_run
 import arac
 from arac.agents.classes import AGENTS
 from arac.algorithms import sac
-from arac.algorithms.arac import ARACConfig
 from arac.algorithms.cerl import CERLConfig
 from arac.algorithms.erl import ERLConfig
 from arac.replay.buffer import sample
@@ -89,13 +88,14 @@ def test_stopped_after_any_generation_and_resumed_is_like_never_stopped(name, re
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
-        ("arac", {**ARACConfig.named_presets["paper-letter"], "noise_hold": 8}),
+        ("arac", {"preset": "paper-letter", "noise_hold": 8}),
         *(
             pytest.param(name, settings, marks=pytest.mark.slow)
             for name, settings in (
                 ("arac", {"ar_from": "members", "ar_coefficient": 2.0, "ar_base": "gaussian"}),
                 ("arac", {"ar_from": "archive", "ar_base": "shared", "strategy": "reactive"}),
                 ("arac", {"ar_felt_by": "all", "ar_target": 1.0}),
+                ("arac", {"temperature": 0.1}),
                 ("erl", ERLConfig.named_presets["public-code"]),
                 ("cerl", CERLConfig.named_presets["public-code"]),
             )

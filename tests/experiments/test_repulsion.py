@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from arac.agents.classes import AGENTS
-from arac.algorithms.arac import ARACConfig
 from arac.cli import main
 from arac.errors import UserError
 from arac.experiments import repulsion
@@ -60,7 +59,7 @@ def train(jobs, parent):
 def test_the_runs_differ_in_attraction_and_repulsion_alone():
     jobs = repulsion.plan(SIZE)
     assert [job.settings.keys() - SIZE.settings.keys() for job in jobs] == [
-        {"ar_coefficient"}, set(), set(ARACConfig.named_presets["paper-letter"])
+        {"ar_coefficient"}, set(), {"preset"}
     ]  # fmt: skip
     assert jobs[0].settings["ar_coefficient"] == 0
     assert len({job.name for job in jobs}) == len(jobs)

@@ -25,6 +25,7 @@ from arac.learning.losses import (
 from arac.learning.sac_updates import (
     ActorLearner,
     CriticLearner,
+    Temperatures,
     UpdateConfig,
     actor_step,
     adam,
@@ -154,9 +155,9 @@ def numpy_sample(policy, observation, noise):
     return np.tanh(x), log_prob + 2 * np.log(np.cosh(x)).sum(-1)
 
 
-def numpy_soft_value(q, policy, observation, noise):
+def numpy_soft_value(q, policy, observation, noise, temperature=TEMPERATURE):
     action, log_prob = numpy_sample(policy, observation, noise)
-    return numpy_min_q(q, observation, action) - TEMPERATURE * log_prob
+    return numpy_min_q(q, observation, action) - temperature * log_prob
 
 
 def numpy_q_loss(q, target, batch):
@@ -169,8 +170,8 @@ def numpy_target(bootstrap, batch):
     )
 
 
-def numpy_actor_loss(policy, q, observation, noise):
-    return -numpy_soft_value(q, policy, observation, noise).mean()
+def numpy_actor_loss(policy, q, observation, noise, temperature=TEMPERATURE):
+    return -numpy_soft_value(q, policy, observation, noise, temperature).mean()
 
 
 def numpy_kl(policy, other, observation, noise, base):
@@ -638,7 +639,7 @@ def test_actor_step_is_one_step_of_adam_on_the_actor_loss():
 MEMBERS, ELITES, PARTNERS, COMPARED = 3, [2, 0], [1, 2, 0], 2 * BATCH // 4
 
 
-def one_step(update_config, forces, members=None):
+def one_step(update_config, forces, members=None, temperature=TEMPERATURE):
     """Return the problem and what `population_step` makes of it."""
     policies = members or [random_policy(seed) for seed in range(MEMBERS)]
     rng = np.random.default_rng(0)
@@ -649,7 +650,7 @@ def one_step(update_config, forces, members=None):
     critic, population = random_critic(0, "value"), stack(policies)
     learners = ActorLearner(population, jax.vmap(adam(update_config).init)(population))
     after = jax.jit(population_step, static_argnums=0)(
-        update_config, learners, critic, TEMPERATURE, forces, np.array(PARTNERS), observation, noise
+        update_config, learners, critic, temperature, forces, np.array(PARTNERS), observation, noise
     )
     return (policies, critic, observation, noise), after
 
@@ -666,7 +667,7 @@ def test_population_step_is_one_step_of_adam_on_all_losses(felt):
         np.array(ELITES),
         TargetPolicies(stack([stack(row) for row in archived]), weights) if felt in ("archive", "both") else None,
     )
-    (policies, critic, observation, noise), (learners, after, (metrics, measured)) = one_step(
+    (policies, critic, observation, noise), (learners, _, after, (metrics, measured)) = one_step(
         update_config, None if felt == "nothing" else forces
     )
 
@@ -695,6 +696,24 @@ def test_population_step_is_one_step_of_adam_on_all_losses(felt):
         np.testing.assert_array_equal(after.log_coefficient, np.log(coefficients), "it is adapted to a target alone")
 
 
+def test_adaptive_temperatures_weigh_each_members_entropy_and_follow_it_to_minus_the_number_of_actions():
+    log_temperatures = np.array([-3.0, -1.0, 0.5])
+    adaptive = Temperatures(log_temperatures, jax.vmap(adam(RULES).init)(log_temperatures))
+    (policies, critic, observation, noise), (learners, after, _, (metrics, _)) = one_step(RULES, None, None, adaptive)
+    for number, policy in enumerate(policies):
+        of_member = observation[number], noise[number]
+
+        def reference(moving, of_member=of_member, log_temperature=log_temperatures[number]):
+            return numpy_actor_loss(moving, critic.q, *of_member, temperature=np.exp(log_temperature))
+
+        assert metrics.loss[number] == pytest.approx(reference(policy), rel=1e-10)
+        expected = adam_first_step(flat(policy), central_differences(reference, policy, 1e-5))
+        np.testing.assert_allclose(flat(member(learners.policy, number)), expected, rtol=0, atol=1e-6)
+        missing = numpy_sample(policy, *of_member)[1].mean() - ACTIONS  # the target less the entropy
+        change = after.log[number] - log_temperatures[number]
+        assert change == pytest.approx(RULES.learning_rate * np.sign(missing), rel=1e-5)
+
+
 @pytest.mark.parametrize("ratio", [0.01, 0.5, 2.0, 100.0])
 def test_lambda_rises_below_the_target_and_falls_beyond_it_in_bounded_steps(ratio):
     repelled = [0, 2]
@@ -705,7 +724,7 @@ def test_lambda_rises_below_the_target_and_falls_beyond_it_in_bounded_steps(rati
         for i in range(MEMBERS)
     ])  # fmt: skip
     update_config = RULES._replace(forces=ForceConfig(target=float(kl[0] / ratio)))
-    _, (_, after, (_, measured)) = one_step(update_config, forces)
+    _, (_, _, after, (_, measured)) = one_step(update_config, forces)
     np.testing.assert_allclose(measured.living.kl[:, 0], kl[repelled], rtol=1e-10)
     expected = COEFFICIENT_STEP * np.clip(1 - kl / update_config.forces.target, -1, 1)
     np.testing.assert_allclose(after.log_coefficient[np.array(repelled)], expected[repelled], rtol=1e-9)
@@ -720,7 +739,7 @@ def test_lambda_follows_repelled_archived_policies_where_members_do_not_repel():
     )
     update_config = RULES._replace(forces=ForceConfig(target=1e9))
     forces = Forces(np.zeros(MEMBERS), np.array([], int), np.array(ELITES), felt)
-    _, (_, after, _) = one_step(update_config, forces)
+    _, (_, _, after, _) = one_step(update_config, forces)
     # Only the first elite, member 2, is repelled by anything.
     np.testing.assert_allclose(after.log_coefficient, [0, 0, COEFFICIENT_STEP], rtol=1e-6)
 

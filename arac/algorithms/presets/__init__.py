@@ -36,19 +36,21 @@ def configured(
     name = ("paper" if preset else "none") if isinstance(preset, bool) else preset
     offered = [name for name in get_args(Preset) if name in ("paper", "none", *kind.named_presets)]
     if name not in offered:
-        raise UserError(f"preset must be one of {', '.join(offered)} for {_words(kind)}, got {preset!r}.")
+        message = f"preset must be one of {', '.join(offered)} for {_words(kind)}, got {preset!r}."
+        raise UserError(message, fields=("preset",))
     fields = [field.name for field in dataclasses.fields(kind)]
     for setting in overrides:
         if setting not in fields:
             raise UserError(f"{_words(kind)} has no setting {setting!r}.{suggestion(setting, fields)}")
     row = None if name == "none" else _table(kind.preset_table).get(task_name(env_id))
-    chosen = {field: row[field] for field in kind.preset_fields} if row else {}
+    taken = (*kind.preset_fields, *(kind.letter_fields if name == "paper-letter" else ()))
+    chosen = {field: row[field] for field in taken} if row else {}
     several = {field for field, hint in get_type_hints(kind).items() if get_origin(hint) is tuple}
     given = {
         setting: tuple(value) if setting in several and isinstance(value, list) else value
         for setting, value in overrides.items()
     }
-    return kind(**{**chosen, **kind.named_presets.get(name, {}), **given}), task_name(env_id) if chosen else None
+    return kind(**{**kind.named_presets.get(name, {}), **chosen, **given}), task_name(env_id) if chosen else None
 
 
 def _words(kind: type[Config]) -> str:
