@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -18,6 +18,7 @@ from jaxtyping import Float
 
 from arac.agents.agent import Agent
 from arac.agents.classes import load
+from arac.algorithms.presets import paper_table, task_name
 from arac.analysis.statistics import difference_interval, improvement_interval
 from arac.errors import UserError
 from arac.experiments import repulsion_figures
@@ -35,12 +36,26 @@ from arac.sweeps.keeping import measured_at, only_measured
 from arac.utils.atomic_io import write_durably
 from arac.utils.rng import stream_rng
 
-VARIANTS: dict[str, dict[str, Any]] = {
-    "lambda 0": {"ar_coefficient": 0.0},
-    "default": {},
-    "paper's letter": {"preset": "paper-letter"},
+
+class Variant(NamedTuple):
+    """A way of training ARAC, and the variant without repulsion that it is compared with."""
+
+    settings: dict[str, Any]
+    baseline: str | None = None
+    fixed: bool = False  # at the paper's temperature for the task
+    seeds: int | None = None  # at most so many; None: all
+    steps: int = 0  # only in runs of at least so many
+
+
+FIXED = "lambda 0, fixed temperature"
+VARIANTS = {
+    "lambda 0": Variant({"ar_coefficient": 0.0}),
+    "default": Variant({}, baseline="lambda 0"),
+    # Adaptive temperatures need about 50,000 steps to settle: shorter runs cannot be compared with fixed ones.
+    FIXED: Variant({"ar_coefficient": 0.0}, fixed=True, seeds=2, steps=100_000),
+    "default, fixed temperature": Variant({}, baseline=FIXED, fixed=True, seeds=2, steps=100_000),
+    "paper's letter": Variant({"preset": "paper-letter"}, baseline=FIXED, seeds=1),
 }
-BASELINE, LETTER = "lambda 0", "paper's letter"
 SETTLED = 0.3  # share of a run's steps, after which members should be and stay apart
 ACTIONS = 500  # of each agent in a state, as in the paper's figure
 STATES, DRAWN = 32, 2  # states in which neighbours are counted; states that are drawn, as in the paper
@@ -111,21 +126,32 @@ class Outcome:
 
 
 def plan(size: Size) -> list[Job]:
-    """Return a job for every variant on every task with every seed; "paper's letter" has one seed.
+    """Return a job for every variant on every task with every seed, or with as many as the variant has.
 
     Raises:
         UserError: if scikit-learn, which the figure needs in the end, is not installed.
     """
     if find_spec("sklearn") is None:
         raise UserError("The figure needs scikit-learn; install it with `pip install 'arac-rl[experiments]'`.")
-    return [planned(size, "arac", env, seed, slug(variant), VARIANTS[variant]) for env, variant, seed in _kinds(size)]
+    jobs = []
+    for env, variant, seed in _kinds(size):
+        settings, of_task = VARIANTS[variant].settings, paper_table().get(task_name(env), {})
+        if VARIANTS[variant].fixed:
+            settings = {**settings, "temperature": of_task.get("temperature", 0.2)}
+        jobs.append(planned(size, "arac", env, seed, slug(variant), settings))
+    return jobs
 
 
 def _kinds(size: Size) -> list[tuple[str, str, int]]:
-    """Return task, variant and seed of every run; "paper's letter" comes last, with one seed."""
-    compared = [name for name in VARIANTS if name != LETTER]
-    kinds = [(env, variant, seed) for seed in range(size.seeds) for env in size.envs for variant in compared]
-    return kinds + [(env, LETTER, 0) for env in size.envs]
+    """Return task, variant and seed of every run; variants with fewer seeds come last."""
+    kinds = [
+        (env, name, seed)
+        for seed in range(size.seeds)
+        for env in size.envs
+        for name, variant in VARIANTS.items()
+        if seed < (variant.seeds or size.seeds) and (size.steps or variant.steps) >= variant.steps
+    ]
+    return sorted(kinds, key=lambda kind: VARIANTS[kind[1]].seeds is not None)
 
 
 def show(size: Size, parent: Path, out: Path) -> str:
@@ -135,9 +161,10 @@ def show(size: Size, parent: Path, out: Path) -> str:
     outcomes = [outcome(*kinds[name], parent / name) for name in finished]
     table = as_table(outcomes) + so_far(len(finished), len(kinds))
     write(out, "repulsion", table, as_numbers(outcomes, size))
-    if first := [outcome for outcome in outcomes if outcome.seed == 0]:
+    drawn = [outcome for outcome in outcomes if not VARIANTS[outcome.variant].fixed]
+    if first := [outcome for outcome in drawn if outcome.seed == 0]:
         repulsion_figures.draw(first, out / "repulsion.png")
-    repulsion_figures.draw_courses(outcomes, out / "repulsion-over-time.png")
+    repulsion_figures.draw_courses(drawn, out / "repulsion-over-time.png")
     return table
 
 
@@ -242,7 +269,7 @@ def as_table(outcomes: Sequence[Outcome]) -> str:
     """Return the results as a Markdown table, one row per task and variant."""
     lines = [
         "| task | ARAC with | KL between agents at the end | least KL after 30 % | entropy after 30 % | "
-        "less lambda 0's | repelled less elites | distance of actions | nearest action is of the same agent | "
+        "less that of lambda 0 | repelled less elites | distance of actions | nearest action is of the same agent | "
         "KL from archived policies | champion's return | better than lambda 0 |",
         f"| {' | '.join(['---'] * 12)} |",
     ]
@@ -250,7 +277,7 @@ def as_table(outcomes: Sequence[Outcome]) -> str:
         of_env = [outcome for outcome in outcomes if outcome.env == env]
         for variant in dict.fromkeys(outcome.variant for outcome in of_env):
             ours = [outcome for outcome in of_env if outcome.variant == variant]
-            baseline = [outcome for outcome in of_env if outcome.variant == BASELINE]
+            baseline = [outcome for outcome in of_env if outcome.variant == VARIANTS[variant].baseline]
             cells = [
                 _all([outcome.mean_kl for outcome in ours], ".2f"),
                 _all([outcome.least_kl for outcome in ours], ".2f"),
@@ -269,9 +296,10 @@ def as_table(outcomes: Sequence[Outcome]) -> str:
         "",
         "Means over seeds, each seed's own in brackets; divergences in nats. KL between agents: over pairs, at the end "
         f"on {STATES_FOR_KL} states that these agents visit; the least at any evaluation after "
-        "30 % of the steps. Entropy: the mean over these evaluations, in nats; less lambda 0's, with the 95 % interval "
-        "of the difference (Welch's); and of the members that are not elites less that of the elites, at the end in "
-        "the same states. Distance of actions: without noise, on the same states. "
+        "30 % of the steps. Entropy: the mean over these evaluations, in nats; less that of lambda 0 with such a "
+        "temperature (the paper's letter has a fixed one), with the 95 % interval of the difference (Welch's); and of "
+        "the members that are not elites less that of the elites, at the end in the same states. Distance of actions: "
+        "without noise, on the same states. "
         f"Neighbours: over {STATES} states with {ACTIONS} actions of each of {members} agents, in "
         f"the space of actions; {100 / members:.0f} % is what agents that act alike would have. From archived "
         "policies: of the elites. Better than lambda 0: the probability that a run's champion ends with a higher "
@@ -281,7 +309,7 @@ def as_table(outcomes: Sequence[Outcome]) -> str:
 
 
 def _improvement(ours: Sequence[Outcome], others: Sequence[Outcome]) -> str:
-    if not ours or not others or ours[0].variant == BASELINE:
+    if not others:
         return "-"
     scores, baseline = ({"": np.array([one.course.returns[-1] for one in runs])} for runs in (ours, others))
     found = improvement_interval(scores, baseline)
@@ -291,7 +319,7 @@ def _improvement(ours: Sequence[Outcome], others: Sequence[Outcome]) -> str:
 
 
 def _entropy_difference(ours: Sequence[Outcome], others: Sequence[Outcome]) -> str:
-    if not ours or not others or ours[0].variant == BASELINE:
+    if not others:
         return "-"
     found = difference_interval([one.entropy for one in ours], [one.entropy for one in others])
     if np.isnan(found.low):
@@ -316,7 +344,8 @@ def as_numbers(outcomes: Sequence[Outcome], size: Size) -> dict[str, Any]:
         }
         for o in outcomes
     ]  # fmt: skip
-    return {"steps": size.steps, "settings": size.settings, "variants": VARIANTS, "runs": runs, "versions": versions()}
+    variants = {name: variant._asdict() for name, variant in VARIANTS.items()}
+    return {"steps": size.steps, "settings": size.settings, "variants": variants, "runs": runs, "versions": versions()}
 
 
 def embedded(actions: Float[np.ndarray, "member sample action"]) -> Float[np.ndarray, "member sample 2"]:

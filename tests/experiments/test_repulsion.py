@@ -89,7 +89,7 @@ def test_table_numbers_and_picture(tmp_path, monkeypatch):
     table = repulsion.show(SIZE, runs, tmp_path / "out")
     assert (tmp_path / "out" / "repulsion.png").read_bytes().startswith(b"\x89PNG")
     numbers = json.loads((tmp_path / "out" / "repulsion.json").read_text())["runs"]
-    assert [run["variant"] for run in numbers] == list(repulsion.VARIANTS)
+    assert [run["variant"] for run in numbers] == ["lambda 0", "default", "paper's letter"]
     for run in numbers:
         kl = np.array(run["kl"])
         assert kl.shape == (5, 5)
@@ -126,6 +126,15 @@ def test_a_run_is_measured_once_and_gives_the_same_numbers_again(tmp_path, monke
 def test_the_papers_letter_has_one_seed_and_the_others_all():
     names = [job.name for job in repulsion.plan(replace(SIZE, seeds=3))]
     assert [sum(variant in name for name in names) for variant in ("lambda0", "default", "papersletter")] == [3, 3, 1]
+    assert "papersletter" in names[-1]
+
+
+def test_long_runs_are_compared_with_two_of_each_at_the_papers_temperature():
+    jobs = repulsion.plan(Size(3, 100_000, ("Hopper-v5", "Ant-v5", "InvertedPendulum-v5")))
+    assert len(jobs) == 3 * (3 + 3 + 2 + 2 + 1)
+    fixed = {(job.env, job.settings["temperature"]) for job in jobs if "fixedtemperature" in job.name}
+    assert fixed == {("Hopper-v5", 0.05), ("Ant-v5", 0.2), ("InvertedPendulum-v5", 0.2)}
+    assert not any("temperature" in job.settings for job in jobs if "fixedtemperature" not in job.name)
 
 
 def test_the_distance_of_actions_is_the_mean_over_pairs_and_states():
