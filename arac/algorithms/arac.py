@@ -1,4 +1,4 @@
-"""ARAC: Attraction-Repulsion Actor-Critic, with the steps of the paper's Algorithm 1 in order."""
+"""ARAC: Attraction-Repulsion Actor-Critic, with the steps and line numbers of the paper's Algorithm 1."""
 
 import math
 from dataclasses import dataclass, replace
@@ -66,9 +66,9 @@ class ARACConfig(SoftConfig):
     }  # fmt: skip
 
     population_size: Annotated[int, Bounds(1, 10_000)] = 5
-    """Agents (M)."""
+    """Members of the population (M)."""
     elites: Count = 2
-    """Fittest agents that train the critic and feel archived policies (K)."""
+    """Fittest members, which train the critic and are attracted and repelled by archived policies (K)."""
     archive_capacity: Annotated[int, Bounds(1, 1_000_000)] = 20
     """Earlier policies that the archive keeps (G)."""
     archive_sample: Annotated[int, Bounds(1, 10_000)] = 5
@@ -80,18 +80,17 @@ class ARACConfig(SoftConfig):
     ar_coefficient: Annotated[float | Literal["auto"], Bounds(0)] = "auto"
     """Weight of attraction and repulsion (lambda); auto adapts it to `ar_target`, 0 switches both off."""
     ar_target: Annotated[float, Bounds(1e-06)] = 3.0
-    """Divergence from other members that auto aims at, in nats; at 3, two policies share about a fifth."""
+    """Divergence from other members that auto aims at, in nats; at 3, two policies overlap by about a fifth."""
     ar_from: Targets = "both"
-    """Policies that repel and attract: archive (the paper's, felt by elites), members (another one of the population
-    at each update, repulsion only) or both."""
+    """Policies that repel and attract. archive: archived ones, elites only, as in the paper; members: at each update
+    another member, which only repels; both."""
     ar_felt_by: FeltBy = "non_elites"
-    """Members that other members repel: non_elites leaves the elites free to do what pays most, and repels nobody where
-    all are elites; all spares nobody."""
+    """Members that other members repel. non_elites: all but the elites, and none where all are elites; all."""
     ar_divergence: Divergence = "bounded"
     """bounded: at most log 2, and contracting a policy does not raise it; kl: the paper's."""
     ar_base: Base = "whole"
-    """What attraction and repulsion move. whole: all of the policy; own, shared: the flows, the other's on its own base
-    Gaussian or on the agent's; gaussian: the base Gaussian."""
+    """Part of the policy that receives the gradient of attraction and repulsion. whole: all of it; own, shared: the
+    flows, those of the other policy on its own base Gaussian or on the member's; gaussian: the base Gaussian."""
     kl_clip: Annotated[float | Literal["none"], Bounds(0)] = 1.0
     """Ignore a policy beyond this divergence (nats), for ar_divergence kl; none never does, as in the paper."""
     flows: Annotated[int, Bounds(0, 1000)] = 3
@@ -139,7 +138,14 @@ class State:
 
 
 def init(config: ARACConfig, env: EnvSpec, seed: int, policy: type[CustomPolicy] | None = None) -> State:
-    """Return the state before the first generation; `policy` is a user's policy class, or None for flow policies."""
+    """Return the state before the first generation: lines 2-5.
+
+    Args:
+        config: the settings.
+        env: the task, for the sizes of observations and actions.
+        seed: all random numbers come from it.
+        policy: a user's policy class; None for flow policies.
+    """
     sigma = None if config.sigma == "learned" else float(config.sigma)
 
     def init_policy(key: jax.Array) -> Policy:
@@ -170,11 +176,11 @@ def generation(context: Context[ARACConfig], state: State) -> tuple[State, Evalu
     """Carry out one pass of Algorithm 1's outer loop; return the new state, and the evaluation if one was due."""
     config = context.config
 
-    # Collect samples: one episode per agent, with noise.
+    # Lines 8-12: collect samples, one episode of each member, with noise.
     episodes = explore(context, state)
     env_steps = state.env_steps + sum(len(episode) for episode in episodes)
 
-    # Update critic, then actors: one mini-batch of the critic per new step, but none for the warm-up.
+    # Lines 13-25: update critic, then actors; each new step earns one mini-batch of the critic, none in the warm-up.
     budget = UpdateBudget.earned(config, state.env_steps, env_steps)
     critic, critic_loss = update_critic(context, state, budget)
     learned, actor_losses, repulsion = update_actors(context, replace(state, critic=critic), budget)
@@ -182,7 +188,7 @@ def generation(context: Context[ARACConfig], state: State) -> tuple[State, Evalu
     if not evaluation_due(context, state.env_steps, env_steps):
         return learned, None
 
-    # Evaluate actors, rank them, and archive them if they have been trained.
+    # Lines 26-30: evaluate actors, rank them, and archive them if they have been trained.
     played = evaluate(context, learned.population, state.generation)
     archive = state.archive
     if state.env_steps >= config.warmup_steps:
@@ -201,7 +207,7 @@ def generation(context: Context[ARACConfig], state: State) -> tuple[State, Evalu
 
 
 def update_critic(context: Context[ARACConfig], state: State, budget: UpdateBudget) -> tuple[CriticLearner, float]:
-    """Train the critic with the updates of the budget, divided equally among the elites' policies.
+    """Train the critic with the updates of the budget, divided equally among the elites' policies: lines 13-17.
 
     Returns:
         The critic, and the mean loss.
@@ -234,7 +240,9 @@ def train_on_policy(
 def update_actors(
     context: Context[ARACConfig], state: State, budget: UpdateBudget
 ) -> tuple[State, dict[str, float], Repulsion | None]:
-    """Train each actor on p / M of the budget's mini-batches: by Eq. 5 if others repel or attract it, else by Eq. 2.
+    """Train each actor on p / M of the budget's mini-batches, by Eq. 5 or Eq. 2: lines 18-25.
+
+    Eq. 5 is for members that others repel or attract.
 
     Returns:
         The new state, the means of the updates' metrics, and the sources of repulsion if there was any.
@@ -242,11 +250,11 @@ def update_actors(
     config = context.config
     count = budget.scaled(config.actor_coefficient, config.population_size)
     keys = jax.random.split(stream_key(context.seed, "actors", state.generation), config.population_size)
-    slots, felt = sample_archive(context, state)
+    slots, targets = sample_archive(context, state)
     forces = None
     repelled = repelled_members(config, state.elites)
-    if config.ar_coefficient != 0 and (len(repelled) or felt is not None):
-        forces = Forces(jnp.asarray(state.log_coefficient), jnp.asarray(repelled), jnp.asarray(state.elites), felt)
+    if config.ar_coefficient != 0 and (len(repelled) or targets is not None):
+        forces = Forces(jnp.asarray(state.log_coefficient), jnp.asarray(repelled), jnp.asarray(state.elites), targets)
     # Without forces their settings do not matter, and must not cause another compilation.
     fixed = soft_update_config(config) if forces is None else update_config(config)
     critic, view = state.critic.critic, context.replay.view
@@ -270,21 +278,21 @@ def update_actors(
         state = replace(state, temperatures=temperature)
     if forces is None:
         return state, losses, None
-    if felt is not None:
-        used = np.asarray(felt.weights) != 0
+    if targets is not None:
+        used = np.asarray(targets.weights) != 0
         losses["archive_kl"] = float((measured.archived.kl * used).sum() / max(used.sum(), 1))
     log_coefficient = np.asarray(forces.log_coefficient)
     losses["ar_coefficient"] = float(np.exp(log_coefficient).mean())
-    return replace(state, log_coefficient=log_coefficient), losses, sources(state.archive, slots, felt, measured)
+    return replace(state, log_coefficient=log_coefficient), losses, sources(state.archive, slots, targets, measured)
 
 
-def sources(archive: Archive, slots: np.ndarray, felt: TargetPolicies | None, measured: ForceMetrics) -> Repulsion:
+def sources(archive: Archive, slots: np.ndarray, targets: TargetPolicies | None, measured: ForceMetrics) -> Repulsion:
     """Return the sources of repulsion, for the metrics.
 
     Args:
         archive: the archive that policies were drawn from.
         slots: the slots of the drawn policies, by elite.
-        felt: the drawn policies with their weights; None if the archive is not used.
+        targets: the drawn policies with their weights; None if the archive is not used.
         measured: the mean divergences over the updates.
 
     Returns:
@@ -292,9 +300,9 @@ def sources(archive: Archive, slots: np.ndarray, felt: TargetPolicies | None, me
         they were added; the shares sum to 1. `acting`: the share of the repelling weights that still had a gradient.
     """
     force, weight = {"members": float(measured.living.pull.sum())}, float(measured.living.pull.size)
-    if felt is not None:
+    if targets is not None:
         assert measured.archived is not None
-        repelling = np.maximum(np.asarray(felt.weights, np.float64), 0)
+        repelling = np.maximum(np.asarray(targets.weights, np.float64), 0)
         weight += float(repelling.sum())
         born = archive.born[slots]
         for steps in np.unique(born):
@@ -305,7 +313,7 @@ def sources(archive: Archive, slots: np.ndarray, felt: TargetPolicies | None, me
 
 
 def sample_archive(context: Context[ARACConfig], state: State) -> tuple[np.ndarray, TargetPolicies | None]:
-    """Draw n archived policies for each elite.
+    """Draw n archived policies for each elite: line 20.
 
     Returns:
         Their slots in the archive, and the policies with their weights; None for these if the archive is not used.

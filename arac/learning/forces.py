@@ -61,9 +61,9 @@ def with_forces(
     observation, noise = observation[:, :compared], noise[:, :compared]
     coefficient = jnp.exp(forces.log_coefficient)
 
-    def add(gradient: Policy, members: Int[Array, " some"], felt: TargetPolicies) -> tuple[Policy, Divergences]:
+    def add(gradient: Policy, members: Int[Array, " some"], targets: TargetPolicies) -> tuple[Policy, Divergences]:
         force, divergences = jax.vmap(partial(force_gradient, config))(
-            take(policies, members), felt, coefficient[members], observation[members], noise[members]
+            take(policies, members), targets, coefficient[members], observation[members], noise[members]
         )
         return jax.tree.map(lambda all_, some: all_.at[members].add(some), gradient, force), divergences
 
@@ -105,7 +105,7 @@ def adapted(config: ForceConfig, forces: Forces, measured: ForceMetrics) -> Floa
 def force_gradient(
     config: ForceConfig,
     policy: Policy,
-    felt: TargetPolicies,
+    targets: TargetPolicies,
     coefficient: Float[Array, ""],
     observation: Float[Array, "batch obs"],
     noise: Float[Array, "batch action"],
@@ -114,7 +114,7 @@ def force_gradient(
 
     def loss(policy: Policy) -> tuple[Float[Array, ""], Divergences]:
         value, divergences = attraction_repulsion_loss(
-            policy, felt, observation, noise, divergence=config.divergence, base=config.base, kl_clip=config.kl_clip
+            policy, targets, observation, noise, divergence=config.divergence, base=config.base, kl_clip=config.kl_clip
         )
         return coefficient * value, divergences
 

@@ -141,7 +141,7 @@ class Divergences(NamedTuple):
 
 def attraction_repulsion_loss(
     policy: Policy,
-    felt: TargetPolicies,
+    targets: TargetPolicies,
     observation: Float[Array, "batch obs"],
     noise: Float[Array, "batch action"],
     *,
@@ -153,7 +153,7 @@ def attraction_repulsion_loss(
 
     Args:
         policy: the policy that is trained.
-        felt: the policies that repel or attract it; they receive no gradient.
+        targets: the policies that repel or attract it; they receive no gradient.
         observation: the states on which policies are compared.
         noise: standard normal numbers for the actions of `policy` in these states.
         divergence: "kl" is the paper's KL(pi || pi'). It is unbounded, and the cheapest way to raise it is to contract
@@ -177,8 +177,8 @@ def attraction_repulsion_loss(
         value = (math.log(2) - jax.nn.softplus(-ratio)).mean()
         return value, ratio.mean(), jnp.minimum(2 * jax.nn.sigmoid(-ratio), 1.0).mean()
 
-    value, kl, pull = jax.vmap(distance)(stop_gradient(felt.policies))
-    return -(felt.weights * value).sum(), Divergences(kl, pull)
+    value, kl, pull = jax.vmap(distance)(stop_gradient(targets.policies))
+    return -(targets.weights * value).sum(), Divergences(kl, pull)
 
 
 def log_densities(

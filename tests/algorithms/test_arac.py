@@ -86,11 +86,11 @@ def counted(monkeypatch):
         return learner, jnp.zeros(())
 
     def actor_updates(update_config, learners, critic, temperature, forces, view, keys, start, stop):
-        felt = "nothing" if forces is None else "members" if forces.archived is None else "archive"
-        counts["actors"][felt] = counts["actors"].get(felt, 0) + stop - start
+        source = "nothing" if forces is None else "members" if forces.archived is None else "archive"
+        counts["actors"][source] = counts["actors"].get(source, 0) + stop - start
         zeros = jnp.zeros(len(keys))
         nothing = Divergences(jnp.zeros((len(keys), 1)), jnp.zeros((len(keys), 1)))
-        archived = None if felt != "archive" else Divergences(forces.archived.weights, forces.archived.weights)
+        archived = None if source != "archive" else Divergences(forces.archived.weights, forces.archived.weights)
         measured = None if forces is None else ForceMetrics(nothing, archived)
         return learners, temperature, forces, (ActorMetrics(zeros, zeros), measured)
 
@@ -143,7 +143,7 @@ def test_warm_up_steps_act_randomly_and_earn_no_updates(counted):
         ({"ar_from": "both", "population_size": 1, "elites": 1}, "nothing", "archive"),
     ],
 )
-def test_the_archive_is_felt_once_it_has_policies_and_members_from_the_start(counted, settings, first, then):
+def test_archived_policies_act_once_there_are_any_and_members_from_the_start(counted, settings, first, then):
     config = ARACConfig(**{**SMALL, **settings}, eval_interval=0)
     members = config.population_size
     run(config, [10] * members * 3)
@@ -235,12 +235,12 @@ def test_an_agent_alone_was_not_chosen_and_plays_no_more_episodes():
     assert "champion_returns" not in evaluation_row(row)
 
 
-def test_an_archive_smaller_than_n_is_felt_whole_with_the_mean_over_what_is_there():
+def test_an_archive_smaller_than_n_acts_as_a_whole_with_the_mean_over_what_is_there():
     config = ARACConfig(**SMALL, eval_interval=0, archive_sample=12, strategy="reactive")
     state, _, _ = run(config, [5] * 5)
-    slots, felt = arac.sample_archive(context_of(config, None), state)
+    slots, targets = arac.sample_archive(context_of(config, None), state)
     assert slots.shape == (2, 12)
-    weights = np.sort(np.asarray(felt.weights), axis=1)
+    weights = np.sort(np.asarray(targets.weights), axis=1)
     assert weights.shape == (2, 12)
     np.testing.assert_allclose(weights[:, -5:], np.tile([0, 0.05, 0.1, 0.15, 0.2], (2, 1)), atol=1e-6)
     assert (weights[:, :-5] == 0).all()

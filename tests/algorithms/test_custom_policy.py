@@ -47,7 +47,7 @@ def test_it_learns_with_attraction_and_repulsion_and_a_diversity_matrix(whole):
     rows = [json.loads(line) for line in (folder / "evaluations.jsonl").read_text().splitlines()]
     assert isinstance(agent.champion.policy, KumaraswamyPolicy)
     assert len(agent.archive) > 2
-    assert rows[-1]["archive_kl"] != 0, "the archived policies are felt"
+    assert rows[-1]["archive_kl"] != 0, "archived policies attract and repel"
     kl = np.array(rows[-1]["diversity"]["kl"])
     np.testing.assert_allclose(np.diag(kl), 0, atol=1e-4)
     assert kl[0, 1] != 0 != kl[1, 0]
@@ -155,8 +155,11 @@ def test_the_whole_policy_feels_attraction_and_repulsion(divergence):
     @jax.jit
     @jax.grad
     def gradient(policy, weights):
-        felt, options = TargetPolicies(others, weights), {"divergence": divergence, "base": "shared", "kl_clip": None}
-        return attraction_repulsion_loss(policy, felt, observation, noise, **options)[0]
+        targets, options = (
+            TargetPolicies(others, weights),
+            {"divergence": divergence, "base": "shared", "kl_clip": None},
+        )
+        return attraction_repulsion_loss(policy, targets, observation, noise, **options)[0]
 
     repelled = gradient(policy, jnp.array([1.0, 0.0]))
     assert all(np.any(leaf) for leaf in jax.tree.leaves(repelled))

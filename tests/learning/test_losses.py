@@ -243,13 +243,13 @@ def test_sampled_kl_is_that_of_policies_on_their_own_bases():
 
 
 @partial(jax.jit, static_argnames=("base", "divergence"))
-def attraction_repulsion(policy, felt, observation, noise, kl_clip=None, *, base="shared", divergence="kl"):
+def attraction_repulsion(policy, targets, observation, noise, kl_clip=None, *, base="shared", divergence="kl"):
     """Return the loss, the distances, and the gradients by the policy and by the others."""
 
     def loss(policy, policies):
         return attraction_repulsion_loss(
             policy,
-            TargetPolicies(policies, felt.weights),
+            TargetPolicies(policies, targets.weights),
             observation,
             noise,
             divergence=divergence,
@@ -257,7 +257,7 @@ def attraction_repulsion(policy, felt, observation, noise, kl_clip=None, *, base
             kl_clip=kl_clip,
         )
 
-    (value, distances), gradients = jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(policy, felt.policies)
+    (value, distances), gradients = jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(policy, targets.policies)
     return value, distances, *gradients
 
 
@@ -386,11 +386,11 @@ def numpy_ratio(policy, other, observation, noise, base, start=None):
 @pytest.mark.parametrize("base", ["whole", "own", "shared"])
 def test_the_bounded_loss_and_its_gradient_agree_with_numpy_with_log_pi_held_still(base):
     weights = [0.7, -0.4, 0.2]
-    policy, felt, observation, noise = archive_problem(weights)
+    policy, targets, observation, noise = archive_problem(weights)
     value, distances, gradient, by_others = attraction_repulsion(
-        policy, felt, observation, noise, base=base, divergence="bounded"
+        policy, targets, observation, noise, base=base, divergence="bounded"
     )
-    others = [member(felt.policies, i) for i in range(3)]
+    others = [member(targets.policies, i) for i in range(3)]
 
     def reference(moving):
         ratios = [numpy_ratio(moving, other, observation, noise, base, policy) for other in others]
@@ -422,9 +422,9 @@ def test_the_bounded_divergence_is_that_from_the_mixture_of_both():
     log_p = paper_log_density(x, mean, std, policy.flows)
     log_q = paper_log_density(x, *numpy_base(other, observation), other.flows)
     expected = (np.exp(log_p) * (log_p - np.logaddexp(log_p, log_q) + np.log(2))).sum() * step**2
-    felt = TargetPolicies(jax.tree.map(lambda leaf: leaf[None], other), np.ones(1))
+    targets = TargetPolicies(jax.tree.map(lambda leaf: leaf[None], other), np.ones(1))
     value, *_ = attraction_repulsion(
-        policy, felt, *observed(observation[None], 2**13), base="own", divergence="bounded"
+        policy, targets, *observed(observation[None], 2**13), base="own", divergence="bounded"
     )
     assert -value == pytest.approx(expected, rel=2e-3)
     assert 0.05 < expected < np.log(2)
@@ -456,10 +456,10 @@ def test_the_bounded_force_is_largest_at_contact_and_fades_with_the_distance(dis
 @pytest.mark.parametrize(("divergence", "clip"), [("bounded", None), ("kl", 1.0), ("kl", None)])
 @pytest.mark.parametrize("base", ["whole", "own", "shared", "gaussian"])
 def test_attraction_is_repulsion_with_the_other_sign(base, divergence, clip):
-    policy, felt, observation, noise = archive_problem([0.5, 0.3, 0.2])
-    pulled = TargetPolicies(felt.policies, -felt.weights)
+    policy, targets, observation, noise = archive_problem([0.5, 0.3, 0.2])
+    pulled = TargetPolicies(targets.policies, -targets.weights)
     options = {"base": base, "divergence": divergence}
-    value, _, gradient, _ = attraction_repulsion(policy, felt, observation, noise, clip, **options)
+    value, _, gradient, _ = attraction_repulsion(policy, targets, observation, noise, clip, **options)
     opposite, _, attracted, _ = attraction_repulsion(policy, pulled, observation, noise, clip, **options)
     assert value == -opposite
     np.testing.assert_array_equal(flat(gradient), -flat(attracted))
@@ -469,9 +469,9 @@ def test_the_bounded_loss_has_no_force_on_the_entropy_where_the_other_policy_is_
     """Where log pi' does not depend on x, KL still contracts the policy; the bounded loss leaves it alone."""
     policy, observation, noise = random_policy(1, 2, 0.4), random_batch(0).observation, random_noise(0)
     wide = FlowPolicy(Gaussian(policy.base.network, 1e9), ())
-    felt = TargetPolicies(jax.tree.map(lambda leaf: leaf[None], wide), np.ones(1))
-    _, _, contracting, _ = attraction_repulsion(policy, felt, observation, noise, base="own")
-    _, _, neutral, _ = attraction_repulsion(policy, felt, observation, noise, base="own", divergence="bounded")
+    targets = TargetPolicies(jax.tree.map(lambda leaf: leaf[None], wide), np.ones(1))
+    _, _, contracting, _ = attraction_repulsion(policy, targets, observation, noise, base="own")
+    _, _, neutral, _ = attraction_repulsion(policy, targets, observation, noise, base="own", divergence="bounded")
     assert np.abs(flat(contracting)).max() > 0.1
     assert np.abs(flat(neutral)).max() < 1e-9
 
@@ -655,20 +655,20 @@ def one_step(update_config, forces, members=None, temperature=TEMPERATURE):
     return (policies, critic, observation, noise), after
 
 
-@pytest.mark.parametrize("felt", ["nothing", "members", "archive", "both"])
-def test_population_step_is_one_step_of_adam_on_all_losses(felt):
+@pytest.mark.parametrize("source", ["nothing", "members", "archive", "both"])
+def test_population_step_is_one_step_of_adam_on_all_losses(source):
     update_config = RULES._replace(forces=ForceConfig(base="whole"))
     weights, coefficients = np.array([[0.7, -0.4], [0.1, 0.3]]), np.array([0.5, 2.0, 3.0])
     archived = [[random_policy(10 + 2 * row + slot) for slot in range(2)] for row in range(2)]
-    repelled = {"members": [0, 1, 2], "both": [1]}.get(felt, [])  # "both" spares the elites
+    repelled = {"members": [0, 1, 2], "both": [1]}.get(source, [])  # "both" spares the elites
     forces = Forces(
         np.log(coefficients),
         np.array(repelled, int),
         np.array(ELITES),
-        TargetPolicies(stack([stack(row) for row in archived]), weights) if felt in ("archive", "both") else None,
+        TargetPolicies(stack([stack(row) for row in archived]), weights) if source in ("archive", "both") else None,
     )
     (policies, critic, observation, noise), (learners, _, after, (metrics, measured)) = one_step(
-        update_config, None if felt == "nothing" else forces
+        update_config, None if source == "nothing" else forces
     )
 
     def reference(moving, number):
@@ -677,7 +677,7 @@ def test_population_step_is_one_step_of_adam_on_all_losses(felt):
         others = []
         if number in repelled:
             others.append((1.0, policies[PARTNERS[number]]))
-        if felt in ("archive", "both") and number in ELITES:
+        if source in ("archive", "both") and number in ELITES:
             row = ELITES.index(number)
             others.extend(zip(weights[row], archived[row], strict=True))
         for weight, other in others:
@@ -691,8 +691,8 @@ def test_population_step_is_one_step_of_adam_on_all_losses(felt):
         np.testing.assert_allclose(moved_to, adam_first_step(flat(policy), gradient), rtol=0, atol=1e-6)
     losses = [numpy_actor_loss(p, critic.q, o, n) for p, o, n in zip(policies, observation, noise, strict=True)]
     np.testing.assert_allclose(metrics.loss, losses, rtol=1e-10)
-    assert (after is None, measured is None) == ((True, True) if felt == "nothing" else (False, False))
-    if felt != "nothing":
+    assert (after is None, measured is None) == ((True, True) if source == "nothing" else (False, False))
+    if source != "nothing":
         np.testing.assert_array_equal(after.log_coefficient, np.log(coefficients), "it is adapted to a target alone")
 
 
@@ -734,11 +734,11 @@ def test_lambda_rises_below_the_target_and_falls_beyond_it_in_bounded_steps(rati
 
 def test_lambda_follows_repelled_archived_policies_where_members_do_not_repel():
     weights = np.array([[0.7, -0.4], [-0.1, 0.0]])
-    felt = TargetPolicies(
+    targets = TargetPolicies(
         stack([stack([random_policy(10), random_policy(11)]), stack([random_policy(12)] * 2)]), weights
     )
     update_config = RULES._replace(forces=ForceConfig(target=1e9))
-    forces = Forces(np.zeros(MEMBERS), np.array([], int), np.array(ELITES), felt)
+    forces = Forces(np.zeros(MEMBERS), np.array([], int), np.array(ELITES), targets)
     _, (_, _, after, _) = one_step(update_config, forces)
     # Only the first elite, member 2, is repelled by anything.
     np.testing.assert_allclose(after.log_coefficient, [0, 0, COEFFICIENT_STEP], rtol=1e-6)
