@@ -118,23 +118,27 @@ def cases(observation_size: int, action_size: int, flows: int, sigma: float | No
     drawn = update_loop.sample_batch(RULES.batch_size, view, key)
     batch, wide = gather(view, drawn.positions), fuse_twin_q(learner, action_size)
 
-    one = take(population, 0)
+    one, fixed = take(population, 0), jnp.float32(0.2)
     yield Case(
         "critic",
         sac_updates.critic_updates,
-        (RULES, learner, one, jnp.float32(0.2), view, key),
+        (RULES, learner, one, fixed, view, key),
         sampling_loop(view, keys[:1]),
         adam_loop(critic.online, learner.optimiser),
-        products_of(lambda: sac_updates.critic_step(RULES, wide, one, jnp.float32(0.2), batch, drawn.noise)),
+        products_of(lambda: sac_updates.critic_step(RULES, wide, one, fixed, batch, drawn.noise)),
     )
 
     draws = jax.vmap(lambda key: update_loop.sample_batch(RULES.batch_size, view, key))(keys)
     observations = jax.vmap(lambda where: gather(view, where).observation)(draws.positions)
 
-    def actor_case(name: str, update_config: UpdateConfig, forces: Forces | None) -> Case:
+    logs = jnp.full(MEMBERS, jnp.log(fixed))
+    adaptive = sac_updates.Temperatures(logs, jax.vmap(optimiser.init)(logs))
+
+    def actor_case(
+        name: str, update_config: UpdateConfig, forces: Forces | None, temperature: sac_updates.Temperature = adaptive
+    ) -> Case:
         def one_update() -> Any:
             partners = draw_partners(key, MEMBERS)
-            temperature = jnp.float32(0.2)
             return sac_updates.population_step(
                 update_config, actors, wide.critic, temperature, forces, partners, observations, draws.noise
             )
@@ -142,7 +146,7 @@ def cases(observation_size: int, action_size: int, flows: int, sigma: float | No
         return Case(
             name,
             sac_updates.actor_updates,
-            (update_config, actors, critic, jnp.float32(0.2), forces, view, keys),
+            (update_config, actors, critic, temperature, forces, view, keys),
             sampling_loop(view, keys),
             adam_loop(actors.policy, actors.optimiser, stacked=True),
             products_of(one_update),
@@ -157,7 +161,7 @@ def cases(observation_size: int, action_size: int, flows: int, sigma: float | No
     papers = Forces(jnp.zeros(MEMBERS), jnp.arange(0), elites, archived)
     yield actor_case(f"{MEMBERS} actors", RULES, None)
     yield actor_case(f"{MEMBERS} actors with AR", RULES, forces)
-    yield actor_case(f"{MEMBERS} actors, paper's AR", PAPERS_RULES, papers)
+    yield actor_case(f"{MEMBERS} actors, paper's AR", PAPERS_RULES, papers, fixed)
 
 
 def sampling_loop(view: ReplayView, keys: jax.Array) -> Callable[[int], Any]:
