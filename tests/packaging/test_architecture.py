@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from collections import defaultdict
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -89,6 +91,14 @@ def test_few_modules_lie_in_one_place():
             places[path.parent].append(path.name)
     assert len(places[ROOT]) <= 4
     assert max(map(len, places.values())) <= 12
+
+
+def test_looking_up_an_algorithm_imports_no_simulator():
+    code = (
+        "import sys; import arac; from arac.algorithms import registry; registry.find('sac');"
+        "print({'mujoco', 'gymnasium.envs.mujoco'} & set(sys.modules))"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"
 
 
 @pytest.mark.parametrize("old", sorted(ALIASES))
