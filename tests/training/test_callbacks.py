@@ -1,8 +1,6 @@
 """What callbacks are told and handed, how they stop a run, and what is left when one breaks."""
 
-import sys
 from itertools import pairwise
-from types import SimpleNamespace
 
 import helpers
 import imageio.v3 as iio
@@ -177,7 +175,7 @@ def filmed(monkeypatch):
         calls.append((env.id, len(policies), labels, path))
         return [0.0] * len(policies)
 
-    monkeypatch.setitem(sys.modules, "arac.video", SimpleNamespace(film=film))
+    monkeypatch.setattr("arac.video.periodic.film", film)
     return calls
 
 
