@@ -26,7 +26,7 @@ from arac.experiments.forecast import trials
 from arac.rollout.local_pool import LocalPool
 from arac.rollout.ray_pool import RayPool
 from arac.rollout.rollouts import Pool, Rollouts
-from arac.storage.timings import pace
+from arac.storage.metrics import pace
 from arac.sweeps import spec as specs
 from arac.sweeps.status import FILE, Ledger, together
 from arac.utils.progress import Progress

@@ -21,7 +21,7 @@ from arac.replay.episode import Episode
 from arac.rollout.episode import Task
 from arac.rollout.local_pool import LocalPool
 from arac.rollout.rollouts import Rollouts
-from arac.storage.timings import Spent, pace
+from arac.storage.metrics import Spent, pace
 from arac.sweeps.jobs import Job, steps_of, system_of
 from arac.sweeps.status import together
 from arac.utils.processes import cores

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from arac.errors import UserError
 from arac.storage import run_folder
-from arac.storage.timings import Spent, pace
+from arac.storage.metrics import Spent, pace
 from arac.sweeps.jobs import Job, is_finished, saved_steps
 from arac.utils.atomic_io import read_bounded, write_durably
 from arac.utils.safe_json import last_line, named, number, parsed, whole

@@ -13,7 +13,7 @@ from arac.analysis.run_records import collect
 from arac.cli import main
 from arac.errors import UserError
 from arac.storage import run_folder as runs
-from arac.storage.timings import Timing, timings
+from arac.storage.metrics import Timing, timings
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from arac import sweep
 from arac.cli import main
 from arac.errors import EnvironmentFailure, UserError
 from arac.storage import metrics, run_folder
-from arac.storage.timings import Spent, pace
+from arac.storage.metrics import Spent, pace
 from arac.sweeps import spec as specs
 from arac.sweeps.backends import LocalEngine, _places_on
 from arac.sweeps.child import settings_on
