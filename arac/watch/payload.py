@@ -9,7 +9,7 @@ from statistics import pstdev
 from typing import Any
 
 from arac.algorithms.registry import ALGORITHMS
-from arac.analysis.run_records import Record, Row
+from arac.storage.run_records import Record, Row
 from arac.training.display import measured
 from arac.utils.safe_json import number
 

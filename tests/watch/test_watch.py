@@ -16,9 +16,9 @@ import pytest
 import safetensors.numpy
 from run_folders import row, run_folder
 
-from arac.analysis import run_records
 from arac.cli import main
 from arac.storage import run_folder as runs
+from arac.storage import run_records
 from arac.watch import run_reader
 from arac.watch.run_reader import Follower
 from arac.watch.server import Server

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TypeAlias
 
-from arac.analysis.run_records import walk
+from arac.storage.run_records import walk
 from arac.utils.atomic_io import read_bounded
 
 # The title of each picture.
