@@ -79,7 +79,7 @@ def test_the_config_is_there_as_text_once(run, events):
     assert then == now.replace("steps = 500\n", "steps = 400\n", 1)
 
 
-def test_a_system_without_densities_or_with_one_member_has_no_picture(tmp_path):
+def test_an_algorithm_without_densities_or_with_one_member_has_no_picture(tmp_path):
     evaluation = metrics.Evaluation(10, 1, *np.ones((2, 1, 2)), np.array([np.nan]), np.array([0]), np.eye(1), 0, {})
     (tmp_path / "config.toml").write_text("steps = 1\n")
     written = metrics.Metrics(tmp_path)
