@@ -230,7 +230,7 @@ def _say_what_came_out(agent: Any, folder: Path) -> None:
     best = max(rows, key=lambda row: row["champion_return"])
     last = rows[-1]
     several = len(last["fitness"]) > 1
-    which = f": agent {last['champion']}" if several else ""
+    which = f": member {last['champion']}" if several else ""
     video = "--member all --video population.mp4" if several else "--video champion.mp4"
     print(
         f"\nchampion{which} with a return of {last['champion_return']:,.1f} "

@@ -63,7 +63,7 @@ class PeriodicVideo(Callback):
     def _film(self, agent: "Agent") -> None:
         if self.members == "all":
             policies = [member.policy for member in agent.population]
-            labels = [f"agent {number}" for number in range(len(policies))]
+            labels = [f"member {number}" for number in range(len(policies))]
         else:
             policies, labels = [agent.champion.policy], [f"champion at {self._steps:,} steps"]
         self._target.mkdir(parents=True, exist_ok=True)

@@ -83,7 +83,7 @@ def _population(row: Row, spreads: dict[int, float]) -> list[dict[str, Any]]:
     ranked = sorted(range(len(row.fitness)), key=lambda member: (member != row.champion, -row.fitness[member]))
     return [
         {
-            "agent": member,
+            "member": member,
             "fitness": row.fitness[member],
             "spread": spreads.get(member),
             "role": "champion" if member == row.champion else "elite" if member in row.elites else "",

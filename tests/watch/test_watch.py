@@ -229,8 +229,8 @@ def test_the_population_is_ranked_with_the_spread_of_its_episodes(tmp_path):
     lines = ["20000,1,0,0,5.0,10", *(f"30000,1,{m},{e},{10 * m + 2 * e},10" for m in range(3) for e in range(2)), "300"]
     (run / "episodes.csv").write_text("\n".join(lines))
     population = json.loads(Follower(run).look().run.body)["population"]
-    assert population[0] == {"agent": 0, "fitness": 3.0, "spread": 1.0, "role": "champion"}
-    assert [(one["agent"], one["role"]) for one in population] == [(0, "champion"), (1, ""), (2, "")]
+    assert population[0] == {"member": 0, "fitness": 3.0, "spread": 1.0, "role": "champion"}
+    assert [(one["member"], one["role"]) for one in population] == [(0, "champion"), (1, ""), (2, "")]
 
 
 @pytest.mark.parametrize(
