@@ -109,15 +109,15 @@ def _status(argv: list[str]) -> None:
     from rich.live import Live
 
     from arac.sweeps.display import room_on, table
-    from arac.sweeps.status import Ledger
+    from arac.sweeps.status import SweepStatus
 
     args = parse(StatusArgs, "sweep status", argv)
-    ledger = Ledger.read(args.sweep)
+    status = SweepStatus.read(args.sweep)
     if not args.watch:
-        Console(width=None if sys.stdout.isatty() else 160, highlight=False).print(table(ledger))
+        Console(width=None if sys.stdout.isatty() else 160, highlight=False).print(table(status))
         return
-    with Live(table(ledger), console=Console(highlight=False), auto_refresh=False) as live:
-        while ledger.is_at_work:
+    with Live(table(status), console=Console(highlight=False), auto_refresh=False) as live:
+        while status.is_at_work:
             time.sleep(2)
-            ledger = Ledger.read(args.sweep)
-            live.update(table(ledger, room_on(live.console)), refresh=True)
+            status = SweepStatus.read(args.sweep)
+            live.update(table(status, room_on(live.console)), refresh=True)

@@ -31,7 +31,7 @@ def collect(
         "window": WINDOW,
         "thresholds": THRESHOLDS.tolist(),
         "variants": [
-            {"label": str(variant), "name": variant.label, "settings": variant.settings, "mark": looks[variant].mark}
+            {"label": str(variant), "name": variant.label, "settings": variant.settings, "mark": looks[variant].marker}
             for variant in index
         ],
         "tasks": [
