@@ -68,11 +68,6 @@ class LocalPool:
     ) -> None:
         self.close()
 
-    @property
-    def pids(self) -> list[int]:
-        """The process ids of the current workers."""
-        return [worker.pid for worker in self._workers]
-
     def run(self, tasks: list[Task], progress: Progress) -> list[Episode]:
         """Return the episode of each task.
 
@@ -204,10 +199,6 @@ class Worker:
         os.close(lifeline)
         self.pipe = Connection(here.detach())
         self._send(spec)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     def give(self, task: Any) -> None:
         """Send a task to the worker; its time limit counts from now."""
