@@ -3,6 +3,7 @@
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -60,17 +61,16 @@ def sweep(argv: list[str]) -> None:
     if argv[:1] == ["status"]:
         _status(argv[1:])
         return
-    from arac.sweeps import champions, choose
+    from arac.sweeps import choose
     from arac.sweeps import spec as specs
-    from arac.sweeps.keeping import keep, missing
+    from arac.sweeps.keeping import missing
     from arac.sweeps.scheduler import carry_out
     from arac.utils.paths import make_folder
 
     args = parse(SweepArgs, "sweep", argv)
-    if args.retries < 0:
-        raise UserError(f"--retries must be at least 0, got {args.retries}.")
-    if args.fresh < 0:
-        raise UserError(f"--fresh must be at least 0, got {args.fresh}.")
+    for flag, value in (("--retries", args.retries), ("--fresh", args.fresh)):
+        if value < 0:
+            raise UserError(f"{flag} must be at least 0, got {value}.")
     spec = specs.read(args.spec)
     folder = args.runs or Path("runs") / args.spec.stem
     engine = choose(args.engine, jobs=args.jobs, address=args.address, resources=spec.resources)
@@ -87,21 +87,26 @@ def sweep(argv: list[str]) -> None:
     if len(jobs) < len(spec.jobs):
         print(f"{len(spec.jobs) - len(jobs)} of them are kept in {args.keep} and not run again", flush=True)
 
-    def on_finish(job: "Job") -> None:
-        if args.fresh:
-            champions.measure(folder / job.name, args.fresh)
-        if args.keep is not None:
-            champions.save(folder / job.name)
-            keep(folder / job.name, args.keep / job.name)
-
     try:
         if jobs:
-            carry_out(jobs, folder, engine, retries=args.retries, on_finish=on_finish)
+            carry_out(jobs, folder, engine, retries=args.retries, on_finish=partial(_measure_and_keep, args, folder))
     except KeyboardInterrupt as stop:
         say_stopped(stop, ["sweep", *argv])
         raise
     shown = args.keep or folder
     print(f"all runs are finished. Next:\n  {program()} report {shown} --out {folder / 'report'}")
+
+
+def _measure_and_keep(args: SweepArgs, folder: Path, job: "Job") -> None:
+    """Play the champion's fresh episodes of a finished run and copy its files, as far as the flags ask for it."""
+    from arac.sweeps import champions
+    from arac.sweeps.keeping import keep
+
+    if args.fresh:
+        champions.measure(folder / job.name, args.fresh)
+    if args.keep is not None:
+        champions.save(folder / job.name)
+        keep(folder / job.name, args.keep / job.name)
 
 
 def _status(argv: list[str]) -> None:

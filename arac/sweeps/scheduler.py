@@ -89,34 +89,44 @@ def _work(
     with Display(status, show=show) as display:
         while waiting or under_way or finished:
             progress.check()
-            while waiting and waiting[0].not_before < time.monotonic() and engine.has_room():
-                entry = waiting.popleft()
-                entry.saved = saved_steps(status.parent / entry.job.name)
-                engine.start(entry.job, status.parent)
-                under_way += 1
-            for job, ended in engine.ended():
-                under_way -= 1
-                entry = status.of(job)
-                _settle(entry, ended, status, retries)
-                display.tell(entry)
-                if entry.state == "waiting":
-                    waiting.append(entry)
-                if entry.state == "finished" and on_finish:
-                    finished.append(entry)
-                written = 0.0
+            under_way += _start(waiting, engine, status)
+            ended = _settled(engine, status, retries, display)
+            under_way -= len(ended)
+            waiting.extend(entry for entry in ended if entry.state == "waiting")
+            finished.extend(entry for entry in ended if entry.state == "finished" and on_finish)
             if finished and on_finish:  # one per iteration, since it may take a while
                 _hand_over(finished.popleft(), on_finish)
+            began = False
             if time.monotonic() > looked + _LOOK or not (waiting or under_way):
                 status.places = engine.places()
-                if _see_who_began(status, engine):
-                    written = 0.0
+                began = _see_who_began(status, engine)
                 status.look()
                 display.show()
                 looked = time.monotonic()
-            if time.monotonic() > written + HEARTBEAT:
+            if ended or began or time.monotonic() > written + HEARTBEAT:
                 status.write()
                 written = time.monotonic()
             time.sleep(0.05)
+
+
+def _start(waiting: deque[Entry], engine: Engine, status: SweepStatus) -> int:
+    """Start the runs that are due while the engine has room, and return their number."""
+    before = len(waiting)
+    while waiting and waiting[0].not_before < time.monotonic() and engine.has_room():
+        entry = waiting.popleft()
+        entry.saved = saved_steps(status.parent / entry.job.name)
+        engine.start(entry.job, status.parent)
+    return before - len(waiting)
+
+
+def _settled(engine: Engine, status: SweepStatus, retries: int, display: Display) -> list[Entry]:
+    """Settle the runs whose attempts have ended, and return them."""
+    entries = []
+    for job, ended in engine.ended():
+        entries.append(entry := status.of(job))
+        _settle(entry, ended, status, retries)
+        display.tell(entry)
+    return entries
 
 
 def _hand_over(entry: Entry, on_finish: Callable[[Job], None]) -> None:
