@@ -37,7 +37,7 @@ class Manifest(NamedTuple):
     generation: int
     run: dict[str, Any]  # everything that the run's results depend on
     state: Checksum
-    mark: ReplayCursor
+    cursor: ReplayCursor
     segments: list[Segment]
     metrics: dict[str, Checksum]  # of each deterministic metrics file at that moment
 
@@ -50,7 +50,7 @@ class Manifest(NamedTuple):
             "generation": self.generation,
             "run": self.run,
             "state": self.state._asdict(),
-            "mark": self.mark._asdict(),
+            "mark": self.cursor._asdict(),
             "segments": [[*segment[:2], *segment.checksum] for segment in self.segments],
             "metrics": {name: checksum._asdict() for name, checksum in self.metrics.items()},
         }
@@ -98,7 +98,7 @@ def _parsed(table: dict[str, Any]) -> Manifest:
         generation=_count(table["generation"]),
         run=table["run"],
         state=_checksum(table["state"]),
-        mark=ReplayCursor(**{name: _count(table["mark"][name]) for name in ReplayCursor._fields}),
+        cursor=ReplayCursor(**{name: _count(table["mark"][name]) for name in ReplayCursor._fields}),
         segments=[
             Segment(_count(first), _count(count), _checksum({"bytes": size, "sha256": digest}))
             for first, count, size, digest in table["segments"]

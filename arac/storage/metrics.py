@@ -171,10 +171,8 @@ def timings(path: Path) -> list[Timing]:
     """Return the timing of each generation of a run. Invalid lines are skipped; without a file the list is empty."""
     found = []
     for line in lines(path) if path.exists() else []:
-        try:
+        with suppress(ValueError, KeyError):
             found.append(_timing(parsed(line)))
-        except (ValueError, KeyError):
-            continue
     return found
 
 
