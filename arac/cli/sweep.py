@@ -99,14 +99,13 @@ def sweep(argv: list[str]) -> None:
 
 def _measure_and_keep(args: SweepArgs, folder: Path, job: "Job") -> None:
     """Play the champion's fresh episodes of a finished run and copy its files, as far as the flags ask for it."""
-    from arac.sweeps import champions
-    from arac.sweeps.keeping import keep
+    from arac.sweeps import champions, keeping
 
     if args.fresh:
         champions.measure(folder / job.name, args.fresh)
     if args.keep is not None:
         champions.save(folder / job.name)
-        keep(folder / job.name, args.keep / job.name)
+        keeping.keep(folder / job.name, args.keep / job.name)
 
 
 def _status(argv: list[str]) -> None:
