@@ -22,7 +22,7 @@ from benchmarks.speed.machine import processor
 
 ENV = "HalfCheetah-v5"
 WARMUP, BATCH, RATE, HIDDEN, REPLAY = 5_000, 256, 3e-4, 256, 100_000
-SYSTEMS = ("td3", "sac")
+ALGORITHMS = ("td3", "sac")
 LIBRARIES = ("arac", "stable-baselines3")
 EPISODES = 10
 
@@ -35,9 +35,9 @@ def main() -> None:
     args = parser.parse_args()
     results = json.loads(args.json.read_text()) if args.json.exists() else {"runs": {}}
     names = [
-        f"{system} {library} {seed} {args.steps}"
+        f"{algorithm} {library} {seed} {args.steps}"
         for seed in range(args.seeds)
-        for system in SYSTEMS
+        for algorithm in ALGORITHMS
         for library in LIBRARIES
     ]
     missing = [name for name in names if name not in results["runs"]]
@@ -63,15 +63,15 @@ def settle(free: Any) -> None:
 
 def train(name: str) -> tuple[str, list[float]]:
     """Train an agent, and return the run's name with the agent's returns over its final episodes."""
-    system, library, seed, steps = name.split()
+    algorithm, library, seed, steps = name.split()
     learn = ours if library == "arac" else theirs
-    return name, learn(system, int(seed), int(steps))
+    return name, learn(algorithm, int(seed), int(steps))
 
 
-def ours(system: str, seed: int, steps: int) -> list[float]:
+def ours(algorithm: str, seed: int, steps: int) -> list[float]:
     from arac.agents.classes import AGENTS
 
-    agent = AGENTS[system](
+    agent = AGENTS[algorithm](
         ENV, seed=seed, warmup_steps=WARMUP, batch_size=BATCH, learning_rate=RATE, hidden_size=HIDDEN,
         replay_capacity=REPLAY, eval_interval=10_000_000, eval_episodes=1, workers=0,
     )  # fmt: skip
@@ -80,7 +80,7 @@ def ours(system: str, seed: int, steps: int) -> list[float]:
     return returns
 
 
-def theirs(system: str, seed: int, steps: int) -> list[float]:
+def theirs(algorithm: str, seed: int, steps: int) -> list[float]:
     import gymnasium
     import torch
     from stable_baselines3 import SAC, TD3
@@ -95,9 +95,9 @@ def theirs(system: str, seed: int, steps: int) -> list[float]:
         "train_freq": (1, "episode"), "gradient_steps": -1, "policy_kwargs": {"net_arch": [HIDDEN, HIDDEN]},
         "seed": seed, "device": "cpu",
     }  # fmt: skip
-    if system == "td3":
+    if algorithm == "td3":
         settings["action_noise"] = NormalActionNoise(np.zeros(size), 0.1 * np.ones(size))
-    model = (TD3 if system == "td3" else SAC)("MlpPolicy", env, **settings)
+    model = (TD3 if algorithm == "td3" else SAC)("MlpPolicy", env, **settings)
     model.learn(steps)
     returns, _ = evaluate_policy(
         model, gymnasium.make(ENV), n_eval_episodes=EPISODES, return_episode_rewards=True, warn=False
@@ -112,13 +112,13 @@ def versions() -> dict[str, str]:
 
 
 def table(runs: dict[str, list[float]], steps: int, seeds: int) -> str:
-    lines = ["", "| system | library | each seed | mean ± std over seeds |", "| --- | --- | --- | --- |"]
-    for system in SYSTEMS:
+    lines = ["", "| algorithm | library | each seed | mean ± std over seeds |", "| --- | --- | --- | --- |"]
+    for algorithm in ALGORITHMS:
         for library in LIBRARIES:
-            means = [np.mean(runs[f"{system} {library} {seed} {steps}"]) for seed in range(seeds)]
+            means = [np.mean(runs[f"{algorithm} {library} {seed} {steps}"]) for seed in range(seeds)]
             each = ", ".join(f"{mean:,.0f}" for mean in means)
             spread = np.std(means, ddof=1) if seeds > 1 else 0.0
-            lines.append(f"| {system.upper()} | {library} | {each} | {np.mean(means):,.0f} ± {spread:,.0f} |")
+            lines.append(f"| {algorithm.upper()} | {library} | {each} | {np.mean(means):,.0f} ± {spread:,.0f} |")
     return "\n".join(lines)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from arac import __version__
 from arac.storage import metrics
-from arac.storage.timings import timings, wall_clock
+from arac.storage.metrics import timings, wall_clock
 from arac.utils.processes import cores
 
 ROOT = Path(__file__).parents[1]

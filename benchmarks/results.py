@@ -17,8 +17,8 @@ from arac.algorithms.presets import configured
 from arac.analysis import report, summary, tables
 from arac.analysis.grouping import Group, Study, group
 from arac.analysis.references import public_sac
-from arac.analysis.run_records import collect
 from arac.analysis.summary import Spread
+from arac.storage.run_records import collect
 from arac.storage.run_spec import WITHOUT_EFFECT
 
 ROOT = Path(__file__).parents[1]

@@ -26,9 +26,9 @@ from arac.experiments.forecast import trials
 from arac.rollout.local_pool import LocalPool
 from arac.rollout.ray_pool import RayPool
 from arac.rollout.rollouts import Pool, Rollouts
-from arac.storage.timings import pace
+from arac.storage.metrics import pace
 from arac.sweeps import spec as specs
-from arac.sweeps.status import FILE, Ledger, together
+from arac.sweeps.status import FILE, SweepStatus, together
 from arac.utils.progress import Progress
 from benchmarks.speed.machine import processor
 
@@ -122,7 +122,7 @@ def predict_grid(folder: Path) -> dict[str, Any]:
 
 def check_runs(folder: Path, paces: dict[str, float]) -> list[dict[str, Any]]:
     """Compare the pace of existing runs with that of the trials of their kind."""
-    entries = Ledger.read(folder).entries
+    entries = SweepStatus.read(folder).entries
     rows = []
     print(f"{'':32}{'trial, ms/step':>16}{'run, ms/step':>16}{'run / trial':>14}")
     for kind in dict.fromkeys(entry.job.kind for entry in entries if entry.job.kind in paces):

@@ -119,9 +119,9 @@ def draw_attraction_and_repulsion(plt):
     axis, outline = density(archived)
     for axes, title, (flows, mean) in (
         (panels[0], "the archived policy", (archived, (0.0, 0.0))),
-        (panels[1], "lambda = 0", moved(start, archived, 0.0)),
-        (panels[2], "beta = -1: towards it", moved(start, archived, -1.0)),
-        (panels[3], "beta = 1: away from it", moved(start, archived, 1.0)),
+        (panels[1], "lambda = 0", trained(start, archived, 0.0)),
+        (panels[2], "beta = -1: towards it", trained(start, archived, -1.0)),
+        (panels[3], "beta = 1: away from it", trained(start, archived, 1.0)),
     ):
         show(axes, flows, title, mean)
         axes.contour(axis, axis, outline, levels=[0.4 * outline.max()], colors=LOW, linewidths=1.2, linestyles="--")
@@ -129,7 +129,7 @@ def draw_attraction_and_repulsion(plt):
 
 
 @jax.jit
-def moved(flows, archived, beta):
+def trained(flows, archived, beta):
     """The flows and the mean after 1,500 steps on SAC's loss with a wide optimum in the middle, and on the AR loss."""
     others = TargetPolicies(
         jax.tree.map(lambda leaf: leaf[None], FlowPolicy(at((0.0, 0.0)), archived)), jnp.array([beta])

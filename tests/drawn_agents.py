@@ -10,7 +10,7 @@ from arac.storage.run_spec import RunSpec
 
 
 def drawn(name: str, env_id: str = "InvertedPendulum-v5", **env_settings):
-    """An agent of a system with all its numbers drawn at random, as if it had learned something odd."""
+    """An agent of an algorithm with all its numbers drawn at random, as if it had learned something odd."""
     kind, rng = AGENTS[name], np.random.default_rng(0)
     config = kind.algorithm.config(hidden_size=16, workers=0)
     description = RunSpec(kind.algorithm, envs.check(env_id, **env_settings), 0, config)

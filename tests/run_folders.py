@@ -12,8 +12,8 @@ from arac.algorithms.presets import configured
 from arac.algorithms.registry import ALGORITHMS
 from arac.analysis import caveats, report, summary
 from arac.analysis.grouping import group
-from arac.analysis.run_records import collect
 from arac.storage import pytree_io
+from arac.storage.run_records import collect
 
 REAL = Path(__file__).parents[1] / "results" / "repulsion" / "runs"
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20

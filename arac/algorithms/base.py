@@ -18,7 +18,6 @@ from arac.population.diversity import pairwise_kl
 from arac.replay import buffer
 from arac.replay.buffer import ReplayBuffer, ReplayView
 from arac.replay.episode import Acting, Episode
-from arac.rollout.rollouts import Rollouts
 from arac.utils.progress import Progress
 from arac.utils.rng import stream_key
 
@@ -53,6 +52,23 @@ ExplorerT = TypeVar("ExplorerT", bound=ExplorationConfig)
 Carry = TypeVar("Carry")
 Metrics = TypeVar("Metrics")
 Repulsion: TypeAlias = dict[str, float | dict[str, float]]  # numbers by name, and shares by source
+
+
+class Rollouts(Protocol):
+    """Plays the episodes of a generation: see `arac.rollout.rollouts`."""
+
+    def explore(
+        self, population: Policy, generation: int, acting: Acting = "explore", *, noise_hold: int = 1
+    ) -> list[Episode]:
+        """Play one episode with exploration noise for each member."""
+
+    def evaluate_fitness(self, population: Policy, generation: int, episodes: int) -> list[list[Episode]]:
+        """Play episodes without noise for each member, to select by and to learn from."""
+
+    def evaluate(
+        self, population: Policy, generation: int, episodes: int, *, record: bool = False, stream: str = "evaluate"
+    ) -> list[list[Episode]]:
+        """Play episodes without noise for each member, all members from the same start states."""
 
 
 class Context(NamedTuple, Generic[ConfigT_co]):

@@ -9,7 +9,7 @@ import numpy as np
 from arac.algorithms.base import Context, Evaluation, UpdateBudget, finish_generation, summary
 from arac.algorithms.config import Config, SmoothedConfig
 from arac.algorithms.evolutionary import GeneticConfig, breed, evaluate_fitness
-from arac.algorithms.td3 import td3_rules, update_learners
+from arac.algorithms.td3 import td3_update_config, update_learners
 from arac.envs import EnvSpec
 from arac.errors import UserError
 from arac.learning.td3_updates import Learner, UpdateConfig
@@ -114,7 +114,7 @@ class State:
 
 def update_config(config: CERLConfig) -> UpdateConfig:
     """Return the settings that the learners' update loop is compiled for."""
-    of_td3 = td3_rules(config, critic_learning_rate=config.critic_learning_rate)
+    of_td3 = td3_update_config(config, critic_learning_rate=config.critic_learning_rate)
     return of_td3._replace(critic_target=config.critic_target)
 
 

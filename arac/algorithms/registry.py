@@ -26,7 +26,7 @@ class Look(NamedTuple):
 
     light: str
     dark: str
-    mark: str
+    marker: str
 
 
 class Algorithm(NamedTuple):

@@ -44,10 +44,10 @@ class State:
 
 def update_config(config: TD3Config) -> UpdateConfig:
     """Return the settings that the learner's update loop is compiled for."""
-    return td3_rules(config, critic_learning_rate=config.learning_rate)
+    return td3_update_config(config, critic_learning_rate=config.learning_rate)
 
 
-def td3_rules(config: SmoothedConfig, *, critic_learning_rate: float) -> UpdateConfig:
+def td3_update_config(config: SmoothedConfig, *, critic_learning_rate: float) -> UpdateConfig:
     """Return the settings that the update loop of TD3 learners is compiled for."""
     return UpdateConfig(
         actor_learning_rate=config.learning_rate,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from arac.analysis import paper
 from arac.analysis.grouping import Group, Study, as_in_paper, deviations, paper_task, settings_in_words
-from arac.analysis.run_records import Broken, Record
+from arac.storage.run_records import Broken, Record
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.signal import savgol_filter
 
-from arac.analysis.run_records import Record
 from arac.analysis.statistics import LEAST_RUNS, REPETITIONS, half_width, middle_mean, to_draw_from
+from arac.storage.run_records import Record
 
 WINDOW = 7  # the paper's, for Savitzky-Golay filtering; the paper does not give the degree
 DEGREE = 3

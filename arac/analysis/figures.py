@@ -88,7 +88,7 @@ def _panel(axes: Any, task: str, curves: Mapping[Variant, Curve], style: str, se
         look = seen[variant]
         band: Band = getattr(curve, style)
         every = ceil(len(curve.steps) / 12)
-        marks = {"marker": look.mark, "markersize": 4, "markevery": every}
+        marks = {"marker": look.marker, "markersize": 4, "markevery": every}
         axes.fill_between(curve.steps, band.low, band.high, color=look.light, alpha=0.15, linewidth=0)
         axes.plot(curve.steps, band.value, color=look.light, linewidth=1, linestyle=":", alpha=0.8)
         full = np.where(curve.count == len(curve.runs), band.value, np.nan)
@@ -137,7 +137,7 @@ def _handle(look: Look, label: str, linestyle: Literal["-", ""] = "-") -> Any:
         [],
         [],
         color=look.light,
-        marker=look.mark,
+        marker=look.marker,
         markersize=5,
         linewidth=1.8,
         linestyle=linestyle,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from arac.algorithms.presets import configured, task_name
 from arac.algorithms.registry import ALGORITHMS
 from arac.analysis.paper import TABLE
-from arac.analysis.run_records import Record
+from arac.storage.run_records import Record
 from arac.storage.run_spec import WITHOUT_EFFECT
 
 # Settings about evaluating: with others a run is still the paper's.

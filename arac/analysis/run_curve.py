@@ -13,14 +13,14 @@ _LEVELS = "▁▂▃▄▅▆▇█"  # eighths of a character, from below
 
 
 def draw(folder: Path, title: str) -> Path:
-    """Draw each agent's fitness over environment steps, the champion's on top, to curve.png; return its path."""
+    """Draw each member's fitness over environment steps, the champion's on top, to curve.png; return its path."""
     plt = pyplot()
     rows = metrics.read_evaluations(folder)
     steps = [row["env_steps"] for row in rows]
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
     members = len(rows[0]["fitness"])
     for member in range(members if members > 1 else 0):
-        label = "each agent" if member == 0 else None
+        label = "each member" if member == 0 else None
         axes.plot(steps, [row["fitness"][member] for row in rows], color="0.7", linewidth=1, marker=".", label=label)
     best = [row["champion_return"] for row in rows]
     spread = [row["champion_return_std"] for row in rows]

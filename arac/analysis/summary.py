@@ -10,8 +10,8 @@ from jaxtyping import Float
 from arac.analysis import paper, statistics
 from arac.analysis.grouping import Group, Study, Variant, as_in_paper
 from arac.analysis.paper import Erratum, Value
-from arac.analysis.run_records import Record
 from arac.analysis.statistics import Interval, improvement_interval, interquartile_interval
+from arac.storage.run_records import Record
 
 THRESHOLDS = np.linspace(0, 1, 101)
 ALL_TASKS = "all tasks"

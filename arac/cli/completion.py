@@ -15,7 +15,7 @@ from arac.cli.common import parse
 
 @dataclass(frozen=True)
 class CompletionArgs:
-    """Print a script that lets a shell complete commands, systems, tasks and flags; docs/index.md: where to put it."""
+    """Print a shell script that completes commands, algorithms, tasks and flags; docs/index.md says where to put it."""
 
     shell: tyro.conf.Positional[Literal["bash", "zsh", "fish"]]
     """For which shell."""

@@ -29,8 +29,8 @@ class ReproduceArgs:
     """didactic: which shapes policies take that imitate an expert and avoid another policy, in a plane.
     repulsion: how far apart agents are that were trained with and without repulsion.
     gaussian: attraction and repulsion on flows, on a Gaussian, and none.
-    curves: learning curves of ARAC and the other populations; table: returns of all systems. Both make a report.
-    deceptive: how often systems find the optimum of a task with a trap, and where their agents go."""
+    curves: learning curves of ARAC and the other populations; table: returns of all algorithms. Both make a report.
+    deceptive: how often algorithms find the optimum of a task with a trap, and where their agents go."""
     steps: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
     """Environment steps of each run (didactic: gradient steps). Each experiment has a small number of its own."""
     seeds: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None

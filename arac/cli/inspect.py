@@ -25,7 +25,7 @@ class ListArgs:
     """Show what there is."""
 
     what: tyro.conf.Positional[Literal["algos", "envs"]]
-    """algos: the systems; envs: the tasks that have a preset."""
+    """algos: the algorithms; envs: the tasks that have a preset."""
 
 
 def examine(argv: list[str]) -> int:

@@ -58,18 +58,18 @@ def play(argv: list[str]) -> None:
     tasks = _tasks(policies, agent.description.seed, args)
     unseen = _played(env, tasks, agent._episode_limit())
     order = top_k(np.mean([[one.total for one in episodes] for episodes in unseen], axis=0), len(policies)).tolist()
-    cast = [member for member in order if member in chosen]  # best first
+    shown = [member for member in order if member in chosen]  # best first
 
     if args.video is None:
-        seen = _shown(env, tasks, cast)
+        seen = _shown(env, tasks, shown)
     else:
         stars = [" ★" if member.is_elite else "" for member in agent.population]
-        labels = [f"rank {order.index(one) + 1} · agent {one}{stars[one]}" for one in cast]
-        steps = sum(1 + max(len(episodes[member]) for member in cast) for episodes in unseen)  # and each reset
-        seen = _filmed(env, tasks, cast, labels, args.video, steps)
+        labels = [f"rank {order.index(one) + 1} · member {one}{stars[one]}" for one in shown]
+        steps = sum(1 + max(len(episodes[member]) for member in shown) for episodes in unseen)  # and each reset
+        seen = _filmed(env, tasks, shown, labels, args.video, steps)
     for number, member, episode in seen:
         which = f"episode {number}: " if args.episodes > 1 else ""
-        who = f"agent {member}, rank {order.index(member) + 1} of {len(order)}"
+        who = f"member {member}, rank {order.index(member) + 1} of {len(order)}"
         print(f"{which}{who}: return {episode.total:,.1f}, {len(episode):,} steps", flush=True)
     if args.video is not None:
         print(f"video: {args.video}")
@@ -126,7 +126,7 @@ def _played(env: "EnvSpec", tasks: list[list["Task"]], time_limit: float | None)
 
 
 def _filmed(
-    env: "EnvSpec", tasks: list[list["Task"]], cast: list[int], labels: list[str], path: Path, steps: int
+    env: "EnvSpec", tasks: list[list["Task"]], shown: list[int], labels: list[str], path: Path, steps: int
 ) -> Iterator[tuple[int, int, "Episode"]]:
     """Write the video, then yield the number, the member and the record of each episode."""
     from arac.training.display import episode_bar
@@ -134,23 +134,23 @@ def _filmed(
     from arac.video import film_scenes
     from arac.video.scenes import Shot
 
-    scenes = [[Shot(of_all[member], label) for member, label in zip(cast, labels, strict=True)] for of_all in tasks]
+    scenes = [[Shot(of_all[member], label) for member, label in zip(shown, labels, strict=True)] for of_all in tasks]
     progress = Progress()
     with episode_bar(progress, steps, "filming"):
         filmed = film_scenes(env, scenes, path, progress)
     for number, episodes in enumerate(filmed):
-        for member, episode in zip(cast, episodes, strict=True):
+        for member, episode in zip(shown, episodes, strict=True):
             yield number, member, episode
 
 
-def _shown(env: "EnvSpec", tasks: list[list["Task"]], cast: list[int]) -> Iterator[tuple[int, int, "Episode"]]:
+def _shown(env: "EnvSpec", tasks: list[list["Task"]], shown: list[int]) -> Iterator[tuple[int, int, "Episode"]]:
     """Play in a window until it is closed; yield number, member and record of each episode once it has ended."""
     from arac.video import show
 
-    who = [(number, member) for number in range(len(tasks)) for member in cast]
-    shown = show(env, [tasks[number][member] for number, member in who])
+    who = [(number, member) for number in range(len(tasks)) for member in shown]
+    episodes = show(env, [tasks[number][member] for number, member in who])
     for number, member in who:
-        episode = next(shown, None)
+        episode = next(episodes, None)
         if episode is None:
             say("the window was closed")
             return

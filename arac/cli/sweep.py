@@ -3,6 +3,7 @@
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -60,17 +61,16 @@ def sweep(argv: list[str]) -> None:
     if argv[:1] == ["status"]:
         _status(argv[1:])
         return
-    from arac.sweeps import champions, choose
+    from arac.sweeps import choose
     from arac.sweeps import spec as specs
-    from arac.sweeps.keeping import keep, missing
+    from arac.sweeps.keeping import missing
     from arac.sweeps.scheduler import carry_out
     from arac.utils.paths import make_folder
 
     args = parse(SweepArgs, "sweep", argv)
-    if args.retries < 0:
-        raise UserError(f"--retries must be at least 0, got {args.retries}.")
-    if args.fresh < 0:
-        raise UserError(f"--fresh must be at least 0, got {args.fresh}.")
+    for flag, value in (("--retries", args.retries), ("--fresh", args.fresh)):
+        if value < 0:
+            raise UserError(f"{flag} must be at least 0, got {value}.")
     spec = specs.read(args.spec)
     folder = args.runs or Path("runs") / args.spec.stem
     engine = choose(args.engine, jobs=args.jobs, address=args.address, resources=spec.resources)
@@ -87,16 +87,9 @@ def sweep(argv: list[str]) -> None:
     if len(jobs) < len(spec.jobs):
         print(f"{len(spec.jobs) - len(jobs)} of them are kept in {args.keep} and not run again", flush=True)
 
-    def on_finish(job: "Job") -> None:
-        if args.fresh:
-            champions.measure(folder / job.name, args.fresh)
-        if args.keep is not None:
-            champions.save(folder / job.name)
-            keep(folder / job.name, args.keep / job.name)
-
     try:
         if jobs:
-            carry_out(jobs, folder, engine, retries=args.retries, on_finish=on_finish)
+            carry_out(jobs, folder, engine, retries=args.retries, on_finish=partial(_measure_and_keep, args, folder))
     except KeyboardInterrupt as stop:
         say_stopped(stop, ["sweep", *argv])
         raise
@@ -104,20 +97,31 @@ def sweep(argv: list[str]) -> None:
     print(f"all runs are finished. Next:\n  {program()} report {shown} --out {folder / 'report'}")
 
 
+def _measure_and_keep(args: SweepArgs, folder: Path, job: "Job") -> None:
+    """Play the champion's fresh episodes of a finished run and copy its files, as far as the flags ask for it."""
+    from arac.sweeps import champions, keeping
+
+    if args.fresh:
+        champions.measure(folder / job.name, args.fresh)
+    if args.keep is not None:
+        champions.save(folder / job.name)
+        keeping.keep(folder / job.name, args.keep / job.name)
+
+
 def _status(argv: list[str]) -> None:
     from rich.console import Console
     from rich.live import Live
 
     from arac.sweeps.display import room_on, table
-    from arac.sweeps.status import Ledger
+    from arac.sweeps.status import SweepStatus
 
     args = parse(StatusArgs, "sweep status", argv)
-    ledger = Ledger.read(args.sweep)
+    status = SweepStatus.read(args.sweep)
     if not args.watch:
-        Console(width=None if sys.stdout.isatty() else 160, highlight=False).print(table(ledger))
+        Console(width=None if sys.stdout.isatty() else 160, highlight=False).print(table(status))
         return
-    with Live(table(ledger), console=Console(highlight=False), auto_refresh=False) as live:
-        while ledger.is_at_work:
+    with Live(table(status), console=Console(highlight=False), auto_refresh=False) as live:
+        while status.is_at_work:
             time.sleep(2)
-            ledger = Ledger.read(args.sweep)
-            live.update(table(ledger, room_on(live.console)), refresh=True)
+            status = SweepStatus.read(args.sweep)
+            live.update(table(status, room_on(live.console)), refresh=True)

@@ -97,30 +97,14 @@ class EvaluateArgs:
 def train(argv: list[str]) -> None:
     """Carry out `arac train`."""
     from arac.agents.classes import AGENTS
-    from arac.algorithms import presets
-    from arac.algorithms.registry import find
     from arac.learning.jit import keep_between_runs
     from arac.storage import run_folder
     from arac.sweeps.jobs import run_name
     from arac.training.loop import check_memory, check_run
 
     keep_between_runs()
-    algorithm = find(peek(argv, "--algo") or "arac")
-    preset: Any = peek(argv, "--preset") or "paper"
-    preset = (
-        preset if preset in get_args(presets.Preset) else "paper"
-    )  # an invalid preset is refused below, with all other flags
-
-    def read(env_id: str) -> TrainArgs[Any]:
-        defaults, _ = presets.configured(algorithm.config, env_id, {}, preset=preset)
-        start = TrainArgs(env_id or tyro.MISSING, defaults, algorithm.name, steps=presets.default_steps(env_id))
-        return parse(TrainArgs[algorithm.config], "train", argv, start)  # type: ignore[name-defined]
-
-    env_id = argv[0] if argv and not argv[0].startswith("-") else ""
-    args = read(env_id)
-    if args.env != env_id:  # ENV is not the first word: parse again, with the defaults of its task
-        args = read(args.env)
-    agent = AGENTS[algorithm.name](
+    algo, preset, args = _train_args(argv)
+    agent = AGENTS[algo](
         args.env,
         seed=args.seed,
         preset=preset,
@@ -131,13 +115,32 @@ def train(argv: list[str]) -> None:
     callback = args.callback.made()
     check_run(agent.description, args.steps)
     check_memory(agent.description)
-    name = run_name(agent.env.id, algorithm.name, args.seed)
-    folder = args.run_dir or run_folder.fresh_folder(Path("runs"), name)
+    folder = args.run_dir or run_folder.fresh_folder(Path("runs"), run_name(agent.env.id, algo, args.seed))
     run_folder.check_free(folder)
     _say_what_starts(agent, args.steps, folder)
     _run(folder, lambda: agent.learn(args.steps, run_dir=folder, progress_bar=True, callback=callback))
     _say_if_stopped(agent, args.steps)
     _say_what_came_out(agent, folder)
+
+
+def _train_args(argv: list[str]) -> tuple[str, Any, TrainArgs[Any]]:
+    """Return algorithm, preset and all arguments of `arac train`, with the defaults of its task."""
+    from arac.algorithms import presets
+    from arac.algorithms.registry import find
+
+    algorithm = find(peek(argv, "--algo") or "arac")
+    preset: Any = peek(argv, "--preset")
+    preset = preset if preset in get_args(presets.Preset) else "paper"  # an invalid one is refused with other flags
+
+    def read(env_id: str) -> TrainArgs[Any]:
+        defaults, _ = presets.configured(algorithm.config, env_id, {}, preset=preset)
+        start = TrainArgs(env_id or tyro.MISSING, defaults, algorithm.name, steps=presets.default_steps(env_id))
+        return parse(TrainArgs[algorithm.config], "train", argv, start)  # type: ignore[name-defined]
+
+    env_id = argv[0] if argv and not argv[0].startswith("-") else ""
+    args = read(env_id)
+    # If ENV is not the first word, parse again with the defaults of its task.
+    return algorithm.name, preset, args if args.env == env_id else read(args.env)
 
 
 def resume(argv: list[str]) -> None:
@@ -230,7 +233,7 @@ def _say_what_came_out(agent: Any, folder: Path) -> None:
     best = max(rows, key=lambda row: row["champion_return"])
     last = rows[-1]
     several = len(last["fitness"]) > 1
-    which = f": agent {last['champion']}" if several else ""
+    which = f": member {last['champion']}" if several else ""
     video = "--member all --video population.mp4" if several else "--video champion.mp4"
     print(
         f"\nchampion{which} with a return of {last['champion_return']:,.1f} "

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import gymnasium
-import mujoco
 import numpy as np
 from gymnasium.envs.registration import EnvSpec as RegisteredEnv
 from gymnasium.spaces import Box
@@ -191,6 +190,8 @@ def _before_flattening(env: gymnasium.Env) -> gymnasium.Env:
 @contextmanager
 def _without_warnings() -> Iterator[None]:
     """Silence Gymnasium's notes on newer versions, and MuJoCo's on its own models, which it also writes to a file."""
+    import mujoco  # a slow import, which reading about a run or an algorithm does without
+
     before = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(lambda _: None)
     try:

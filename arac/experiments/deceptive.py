@@ -99,7 +99,7 @@ class Outcome:
     """The result of one run."""
 
     env: str
-    system: str
+    variant: str
     seed: int
     score: float  # the champion's mean return over fresh episodes
     success: float  # the share of these episodes in which it succeeded
@@ -119,7 +119,7 @@ class Outcome:
         return len(np.unique(cells, axis=0))
 
 
-def systems(size: Size) -> dict[str, tuple[str, dict[str, Any]]]:
+def variants(size: Size) -> dict[str, tuple[str, dict[str, Any]]]:
     """Return the variants of the chosen algorithms by name, each with its algorithm and settings."""
     chosen = {}
     for algorithm in map(find, size.algos):
@@ -142,20 +142,20 @@ def plan(size: Size) -> list[Job]:
     for algorithm in size.algos:
         find(algorithm)
     return [
-        planned(size, algorithm, env, seed, slug(system), settings)
+        planned(size, algorithm, env, seed, slug(variant), settings)
         for seed in range(size.seeds)
         for env in size.envs
-        for system, (algorithm, settings) in systems(size).items()
+        for variant, (algorithm, settings) in variants(size).items()
     ]
 
 
 def show(size: Size, parent: Path, out: Path) -> str:
     """Write table, numbers and pictures of the finished runs into `out`, and return the table."""
     kinds = {
-        run_name(env, slug(system), seed): (env, system, seed)
+        run_name(env, slug(variant), seed): (env, variant, seed)
         for env in size.envs
         for seed in range(size.seeds)
-        for system in systems(size)
+        for variant in variants(size)
     }
     finished = only_measured(list(kinds), parent, "outcome.json", {job.name: job.steps for job in plan(size)})
     outcomes = [outcome(*kinds[name], parent / name) for name in finished]
@@ -209,32 +209,32 @@ def simplified(path: np.ndarray, tolerance: float) -> np.ndarray:
     return path[needed]
 
 
-def outcome(env: str, system: str, seed: int, folder: Path) -> Outcome:
+def outcome(env: str, variant: str, seed: int, folder: Path) -> Outcome:
     """Return the result that `measure` wrote into a run's folder."""
     found = json.loads((folder / "outcome.json").read_text())
     paths = [np.array(path) for path in found["paths"]]
-    return Outcome(env, system, seed, found["score"], found["success"], paths, found["champion"])
+    return Outcome(env, variant, seed, found["score"], found["success"], paths, found["champion"])
 
 
 def as_table(outcomes: Sequence[Outcome], size: Size) -> str:
-    """Return the results as a Markdown table, one row per task and system."""
+    """Return the results as a Markdown table, one row per task and variant."""
     from scipy.stats import binomtest
 
     lines = [
-        "| task | system | successful seeds | 95 % interval | champion's return, mean over seeds | agents end in |",
+        "| task | variant | successful seeds | 95 % interval | champion's return, mean over seeds | agents end in |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for env in dict.fromkeys(outcome.env for outcome in outcomes):
         of_env = [outcome for outcome in outcomes if outcome.env == env]
-        for system in dict.fromkeys(outcome.system for outcome in of_env):
-            ours = [outcome for outcome in of_env if outcome.system == system]
+        for variant in dict.fromkeys(outcome.variant for outcome in of_env):
+            ours = [outcome for outcome in of_env if outcome.variant == variant]
             found = sum(outcome.found for outcome in ours)
             low, high = binomtest(found, len(ours)).proportion_ci(method="wilson")
             mean = np.mean([outcome.score for outcome in ours])
             cells = np.mean([outcome.coverage for outcome in ours])
             members = len(ours[0].paths)
             lines.append(
-                f"| {env} | {system} | {found} of {len(ours)} | {low:.0%} to {high:.0%} | {mean:.1f} | "
+                f"| {env} | {variant} | {found} of {len(ours)} | {low:.0%} to {high:.0%} | {mean:.1f} | "
                 f"{cells:.1f} cells ({members} agents) |"
             )
     lines += [
@@ -249,21 +249,21 @@ def as_table(outcomes: Sequence[Outcome], size: Size) -> str:
 
 def as_numbers(outcomes: Sequence[Outcome], size: Size) -> dict[str, Any]:
     """Return the results as a table for JSON, with the settings and versions behind them."""
-    runs = [
+    runs = [  # `system` is the variant; the key keeps the name that it had in the first version
         {
-            "env": o.env, "system": o.system, "seed": o.seed, "found": o.found, "success": o.success, "score": o.score,
+            "env": o.env, "system": o.variant, "seed": o.seed, "found": o.found, "success": o.success, "score": o.score,
             "coverage": o.coverage,
         }
         for o in outcomes
     ]  # fmt: skip
-    return {"steps": size.steps, "systems": systems(size), "runs": runs, "versions": versions()}
+    return {"steps": size.steps, "systems": variants(size), "runs": runs, "versions": versions()}
 
 
 def draw(outcomes: Sequence[Outcome], path: Path) -> None:
     """Draw where every agent of every run goes at the end of training: one panel per variant."""
     plt = pyplot()
     env = outcomes[0].env
-    trap, names = TRAPS[env], list(dict.fromkeys(outcome.system for outcome in outcomes))
+    trap, names = TRAPS[env], list(dict.fromkeys(outcome.variant for outcome in outcomes))
     left, bottom, right, top = trap.bounds
     columns = min(len(names), 4)
     rows = -(-len(names) // columns)
@@ -273,8 +273,8 @@ def draw(outcomes: Sequence[Outcome], path: Path) -> None:
     )
     for axes in panels.flat[len(names) :]:
         axes.remove()
-    for axes, system in zip(panels.flat, names, strict=False):
-        ours = [outcome for outcome in outcomes if outcome.system == system]
+    for axes, variant in zip(panels.flat, names, strict=False):
+        ours = [outcome for outcome in outcomes if outcome.variant == variant]
         for boxes, colour, alpha in ((trap.goals, "tab:green", 0.3), (walls_of(env), "black", 0.8)):
             for x0, y0, x1, y1 in boxes:
                 axes.add_patch(plt.Rectangle((x0, y0), x1 - x0, y1 - y0, color=colour, alpha=alpha, linewidth=1))
@@ -286,7 +286,7 @@ def draw(outcomes: Sequence[Outcome], path: Path) -> None:
                 axes.plot(*positions[-1], marker="o", color=colour, markersize=4 if first else 2)
         found = sum(outcome.found for outcome in ours)
         axes.set(xlim=(left, right), ylim=(bottom, top), aspect="equal", xticks=(), yticks=())
-        axes.set_title(f"{system}: {found} of {len(ours)}", fontsize="medium")
+        axes.set_title(f"{variant}: {found} of {len(ours)}", fontsize="medium")
     figure.suptitle(f"{full_name(env)}: where agents go; thick: the champion of a seed, green: it succeeds")
     figure.savefig(path, dpi=130)
     plt.close(figure)

@@ -21,8 +21,8 @@ from arac.replay.episode import Episode
 from arac.rollout.episode import Task
 from arac.rollout.local_pool import LocalPool
 from arac.rollout.rollouts import Rollouts
-from arac.storage.timings import Spent, pace
-from arac.sweeps.jobs import Job, steps_of, system_of
+from arac.storage.metrics import Spent, pace
+from arac.sweeps.jobs import Job, steps_of, variant_of
 from arac.sweeps.status import together
 from arac.utils.processes import cores
 from arac.utils.progress import Progress
@@ -75,8 +75,8 @@ def trials(jobs: Sequence[Job]) -> dict[str, float]:
     with _one_core():
         specs = {job.env: envs.check(job.env) for job in jobs}
         playing = {env: _playing(spec) for env, spec in specs.items()}
-        systems = [list(ours) for _, ours in groupby(sorted(jobs, key=system_of), system_of)]
-        for ours in rich.progress.track(systems, "trying each system", transient=True):
+        variants = [list(ours) for _, ours in groupby(sorted(jobs, key=variant_of), variant_of)]
+        for ours in rich.progress.track(variants, "timing each variant", transient=True):
             by_size = {specs[job.env].observation_size: job for job in ours}
             tried = {size: trial(by_size[size]) for size in {min(by_size), max(by_size)}}
             for job in ours:

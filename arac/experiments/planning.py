@@ -23,7 +23,7 @@ class Size:
 
 
 def planned(
-    size: Size, algorithm: str, env: str, seed: int, system: str, settings: Mapping[str, Any] = MappingProxyType({})
+    size: Size, algorithm: str, env: str, seed: int, variant: str, settings: Mapping[str, Any] = MappingProxyType({})
 ) -> Job:
     """Return the job of a run, validated so that errors appear before it is started rather than in its log.
 
@@ -32,7 +32,7 @@ def planned(
         algorithm: name of the algorithm.
         env: id or short name of the task.
         seed: seed of the run.
-        system: name of the algorithm or its variant in the folder's name.
+        variant: name of the algorithm, or of its variant, in the folder's name.
         settings: changes to the preset beside those of `size`, over which they take precedence.
 
     Raises:
@@ -40,10 +40,10 @@ def planned(
     """
     kind, task = find(algorithm), envs.check(env)
     steps = size.steps or presets.default_steps(task.id)
-    name = run_name(task.id, system, seed)
+    name = run_name(task.id, variant, seed)
     return checked(kind, task, Job(name, kind.name, task.id, seed, steps, {**size.settings, **settings}))
 
 
-def slug(system: str) -> str:
+def slug(variant: str) -> str:
     """Return a variant's name in the form that is used in folder names."""
-    return system.lower().replace(", ", "-").replace(" ", "").replace("'", "")
+    return variant.lower().replace(", ", "-").replace(" ", "").replace("'", "")

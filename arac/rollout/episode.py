@@ -41,7 +41,7 @@ class Failure(NamedTuple):
     explained: bool  # whether `text` is a message for the user; else it is a traceback
 
 
-def played(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Episode | Failure:
+def run_or_failure(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Episode | Failure:
     """Return the episode of `run`, or the exception it raised as a `Failure`, which can be sent between processes."""
     try:
         return run(env, low, high, task)

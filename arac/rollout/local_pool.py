@@ -17,7 +17,7 @@ from typing import Any
 from arac.envs import EnvSpec, can_be_imported, make, not_importable
 from arac.errors import EnvironmentFailure
 from arac.replay.episode import Episode
-from arac.rollout.episode import Failure, Task, played
+from arac.rollout.episode import Failure, Task, run_or_failure
 from arac.utils.processes import how_it_ended, one_thread
 from arac.utils.progress import Progress
 
@@ -68,11 +68,6 @@ class LocalPool:
     ) -> None:
         self.close()
 
-    @property
-    def pids(self) -> list[int]:
-        """The process ids of the current workers."""
-        return [worker.pid for worker in self._workers]
-
     def run(self, tasks: list[Task], progress: Progress) -> list[Episode]:
         """Return the episode of each task.
 
@@ -86,7 +81,8 @@ class LocalPool:
         results = []
         for task in tasks:
             progress.check()
-            results.append(episode_of(played(self._env, self._spec.low, self._spec.high, task), task, self._spec))
+            answer = run_or_failure(self._env, self._spec.low, self._spec.high, task)
+            results.append(episode_of(answer, task, self._spec))
             progress.advance()
         return results
 
@@ -113,13 +109,13 @@ class LocalPool:
                     progress.advance()
                 except WorkerLost as lost:
                     losses[number] += 1
-                    self._mourn(lost, tasks[number], losses[number], progress)
+                    self._report_loss(lost, tasks[number], losses[number], progress)
                     self._workers[slot] = self._new_worker()
                     waiting.appendleft(number)
                 del playing[slot]
         return [results[number] for number in range(len(tasks))]
 
-    def _mourn(self, lost: "WorkerLost", task: Task, losses: int, progress: Progress) -> None:
+    def _report_loss(self, lost: "WorkerLost", task: Task, losses: int, progress: Progress) -> None:
         what = f"{self._spec.id} lost its worker process in the {task}: it {lost.cause}"
         if losses == TRIES:
             trace = f":\n{lost.trace}" if lost.trace else "."
@@ -204,10 +200,6 @@ class Worker:
         os.close(lifeline)
         self.pipe = Connection(here.detach())
         self._send(spec)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     def give(self, task: Any) -> None:
         """Send a task to the worker; its time limit counts from now."""

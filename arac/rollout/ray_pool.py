@@ -15,7 +15,7 @@ import numpy as np
 from arac.envs import EnvSpec, make
 from arac.errors import EnvironmentFailure
 from arac.replay.episode import Episode
-from arac.rollout.episode import Failure, Task, played
+from arac.rollout.episode import Failure, Task, run_or_failure
 from arac.rollout.local_pool import START_UP, TRIES, episode_of
 from arac.utils import ray_utils
 from arac.utils.processes import ONE_THREAD
@@ -138,7 +138,7 @@ def _play(
             _made[pool] = make(spec)
             mujoco.set_mju_user_warning(lambda _: None)  # MuJoCo would write a file of warnings there
         _end_itself_after(time_limit)
-        return played(_made[pool], spec.low, spec.high, task._replace(policy=policies[place]))
+        return run_or_failure(_made[pool], spec.low, spec.high, task._replace(policy=policies[place]))
     finally:
         faulthandler.cancel_dump_traceback_later()
 

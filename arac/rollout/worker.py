@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 import mujoco
 
 from arac.envs import EnvSpec, make
-from arac.rollout.episode import Failure, played
+from arac.rollout.episode import Failure, run_or_failure
 from arac.utils.processes import end_with, outlive_readers
 
 
@@ -33,7 +33,7 @@ def serve(pipe: Connection) -> None:
     with contextlib.suppress(EOFError, OSError):  # the parent is gone
         pipe.send(None)
         while True:
-            pipe.send(played(env, spec.low, spec.high, pipe.recv()))
+            pipe.send(run_or_failure(env, spec.low, spec.high, pipe.recv()))
 
 
 if __name__ == "__main__":

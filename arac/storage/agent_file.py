@@ -69,8 +69,8 @@ def write(path: Path, description: RunSpec, state: State) -> None:
     metadata = {"arac": table, "format": str(FORMAT), "version": version("arac-rl")}
     if isinstance(state, Policies):
         metadata |= {"format": str(_POLICIES_FORMAT), "members": str(state.members)}
-    sealed = {**metadata, "sha256": _hash(metadata, arrays)}
-    write_durably(path, safetensors.numpy.save(arrays, metadata=sealed))
+    hashed = {**metadata, "sha256": _hash(metadata, arrays)}
+    write_durably(path, safetensors.numpy.save(arrays, metadata=hashed))
 
 
 def read_table(path: Path) -> dict[str, Any]:

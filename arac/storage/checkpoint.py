@@ -164,12 +164,12 @@ def check_replay(found: Manifest, capacity: int) -> None:
     for one, other in pairwise(found.segments):
         if one.first + one.episodes != other.first:
             raise ValueError(f"replay has a gap between {one.name} and {other.name}")
-    begin = found.segments[0].first if found.segments else found.mark.episodes
-    end = found.segments[-1].first + found.segments[-1].episodes if found.segments else found.mark.episodes
-    if not begin <= found.mark.first_episode <= found.mark.episodes == end:
-        raise ValueError(f"its replay files have episodes {begin} to {end}, and it needs {found.mark}")
-    if found.mark.row >= row_count(capacity):
-        raise ValueError(f"its oldest episode lies in row {found.mark.row:,}, outside of replay")
+    begin = found.segments[0].first if found.segments else found.cursor.episodes
+    end = found.segments[-1].first + found.segments[-1].episodes if found.segments else found.cursor.episodes
+    if not begin <= found.cursor.first_episode <= found.cursor.episodes == end:
+        raise ValueError(f"its replay files have episodes {begin} to {end}, and it needs {found.cursor}")
+    if found.cursor.row >= row_count(capacity):
+        raise ValueError(f"its oldest episode lies in row {found.cursor.row:,}, outside of replay")
 
 
 def fill(folder: Path, found: Manifest, replay: ReplayBuffer) -> None:
@@ -181,11 +181,11 @@ def fill(folder: Path, found: Manifest, replay: ReplayBuffer) -> None:
 
     def episodes() -> Iterator[Episode]:
         for segment in found.segments:
-            skip = max(found.mark.first_episode - segment.first, 0)
+            skip = max(found.cursor.first_episode - segment.first, 0)
             yield from islice(read_segment(folder, segment, replay.capacity, *replay.sizes), skip, None)
 
     check_replay(found, replay.capacity)
-    replay.restore(episodes(), found.mark)
+    replay.restore(episodes(), found.cursor)
     replay.saved = found.segments
 
 

@@ -37,7 +37,7 @@ class Manifest(NamedTuple):
     generation: int
     run: dict[str, Any]  # everything that the run's results depend on
     state: Checksum
-    mark: ReplayCursor
+    cursor: ReplayCursor
     segments: list[Segment]
     metrics: dict[str, Checksum]  # of each deterministic metrics file at that moment
 
@@ -50,7 +50,7 @@ class Manifest(NamedTuple):
             "generation": self.generation,
             "run": self.run,
             "state": self.state._asdict(),
-            "mark": self.mark._asdict(),
+            "mark": self.cursor._asdict(),
             "segments": [[*segment[:2], *segment.checksum] for segment in self.segments],
             "metrics": {name: checksum._asdict() for name, checksum in self.metrics.items()},
         }
@@ -97,17 +97,17 @@ def _parsed(table: dict[str, Any]) -> Manifest:
         env_steps=_count(table["env_steps"]),
         generation=_count(table["generation"]),
         run=table["run"],
-        state=_seal(table["state"]),
-        mark=ReplayCursor(**{name: _count(table["mark"][name]) for name in ReplayCursor._fields}),
+        state=_checksum(table["state"]),
+        cursor=ReplayCursor(**{name: _count(table["mark"][name]) for name in ReplayCursor._fields}),
         segments=[
-            Segment(_count(first), _count(count), _seal({"bytes": size, "sha256": digest}))
+            Segment(_count(first), _count(count), _checksum({"bytes": size, "sha256": digest}))
             for first, count, size, digest in table["segments"]
         ],
-        metrics={name: _seal(entry) for name, entry in table["metrics"].items()},
+        metrics={name: _checksum(entry) for name, entry in table["metrics"].items()},
     )
 
 
-def _seal(entry: dict[str, Any]) -> Checksum:
+def _checksum(entry: dict[str, Any]) -> Checksum:
     return Checksum(_count(entry["bytes"]), str(entry["sha256"]))
 
 

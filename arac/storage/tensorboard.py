@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from arac.utils.plotting import heat_map
+
 _BINS = 30
 
 
@@ -67,8 +69,6 @@ def _image(kl: np.ndarray) -> Any:
     from PIL.Image import Quantize
     from tensorboardX.proto.summary_pb2 import Summary
 
-    from arac.utils import heatmap
-
-    picture, png = heatmap.draw(kl, "KL(row || column) between agents"), io.BytesIO()
+    picture, png = heat_map(kl, "KL(row ‖ column) between members"), io.BytesIO()
     picture.quantize(256, Quantize.FASTOCTREE).save(png, "PNG")  # a third of the bytes
     return Summary.Image(height=picture.height, width=picture.width, colorspace=3, encoded_image_string=png.getvalue())

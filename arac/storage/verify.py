@@ -98,7 +98,7 @@ class _Replay:
         """
         checkpoint.check_replay(found, self._capacity)
         lengths = [length for segment in found.segments for length in self._read(segment)]
-        transitions = sum(lengths[len(lengths) - (found.mark.episodes - found.mark.first_episode) :])
+        transitions = sum(lengths[len(lengths) - (found.cursor.episodes - found.cursor.first_episode) :])
         if transitions > self._capacity:
             raise ValueError(f"replay has {transitions:,} transitions, more than its capacity of {self._capacity:,}")
         return transitions

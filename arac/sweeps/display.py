@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from arac.sweeps.status import Entry, Ledger, State
+from arac.sweeps.status import Entry, State, SweepStatus
 from arac.training.display import HEARTBEAT, clock
 
 _COLOURS = {"waiting": "dim", "running": "cyan", "stopped": "yellow", "finished": "green", "failed": "red"}
@@ -21,8 +21,8 @@ _IN_ORDER: tuple[State, ...] = ("running", "failed", "stopped", "waiting", "fini
 class Display:
     """The progress of a sweep on standard output: a live table in a terminal, else plain lines."""
 
-    def __init__(self, ledger: Ledger, *, show: bool) -> None:
-        self._ledger = ledger
+    def __init__(self, status: SweepStatus, *, show: bool) -> None:
+        self._status = status
         self._shown = show
         self._live = (
             Live(console=Console(highlight=False), auto_refresh=False) if show and sys.stdout.isatty() else None
@@ -36,15 +36,15 @@ class Display:
 
     def __exit__(self, *failure: object) -> None:
         if self._live is not None:
-            self._live.update(table(self._ledger), refresh=True)
+            self._live.update(table(self._status), refresh=True)
             self._live.__exit__(None, None, None)
 
     def show(self) -> None:
         """Refresh the live table; without one, print a summary at intervals."""
         if self._live is not None:
-            self._live.update(table(self._ledger, room_on(self._live.console)), refresh=True)
+            self._live.update(table(self._status, room_on(self._live.console)), refresh=True)
         elif self._shown and time.monotonic() > self._last + HEARTBEAT:
-            self._say(summary(self._ledger))
+            self._say(summary(self._status))
 
     def tell(self, entry: Entry) -> None:
         """Print the outcome of a run's attempt, where there is no live table."""
@@ -64,29 +64,29 @@ def _outcome(entry: Entry) -> str:
     return f"failed for good: {last}" if entry.state == "failed" else f"failed, and is tried again: {last}"
 
 
-def summary(ledger: Ledger) -> str:
+def summary(status: SweepStatus) -> str:
     """Return one line on the whole sweep: runs by state, steps and time left."""
-    done, total = ledger.steps
-    states = [f"{count} {state}" for state in _IN_ORDER[:-1] if (count := ledger.count(state))]
-    finished = f"{ledger.count('finished')} of {len(ledger.entries)} runs finished"
-    left = ledger.all_seconds_left()
+    done, total = status.steps
+    states = [f"{count} {state}" for state in _IN_ORDER[:-1] if (count := status.count(state))]
+    finished = f"{status.count('finished')} of {len(status.entries)} runs finished"
+    left = status.all_seconds_left()
     ahead = [] if not any(states) else ["time left: not known yet" if left is None else f"{clock(left)} left"]
     return " · ".join([", ".join([finished, *states]), f"{done:,} / {total:,} steps", *ahead])
 
 
-def table(ledger: Ledger, room: int | None = None) -> Group:
+def table(status: SweepStatus, room: int | None = None) -> Group:
     """Return a table of all runs or, if they are more than `room`, of that many, active ones first."""
     grid = Table("run", "", "", "steps", "return", "left", box=None, pad_edge=False)
     grid.columns[0].overflow = "fold"
     grid.columns[1].no_wrap = grid.columns[3].no_wrap = True
     for number in (3, 4, 5):
         grid.columns[number].justify = "right"
-    chosen = list(_by_state(ledger)) if room is not None and len(ledger.entries) > room else ledger.entries
-    left = ledger.seconds_left()
+    chosen = list(_by_state(status)) if room is not None and len(status.entries) > room else status.entries
+    left = status.seconds_left()
     for entry in chosen[:room]:
         grid.add_row(*_row(entry, left.get(entry.job.name)))
     more = len(chosen) - len(chosen[:room])
-    return Group(grid, *([f"… and {more} more"] if more else []), "", summary(ledger))
+    return Group(grid, *([f"… and {more} more"] if more else []), "", summary(status))
 
 
 def room_on(console: Console) -> int:
@@ -94,9 +94,9 @@ def room_on(console: Console) -> int:
     return max(console.height - 6, 1)
 
 
-def _by_state(ledger: Ledger) -> Iterator[Entry]:
+def _by_state(status: SweepStatus) -> Iterator[Entry]:
     for state in _IN_ORDER:
-        yield from (entry for entry in ledger.entries if entry.state == state)
+        yield from (entry for entry in status.entries if entry.state == state)
 
 
 def _row(entry: Entry, left: float | None) -> tuple[str | ProgressBar, ...]:

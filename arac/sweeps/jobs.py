@@ -43,10 +43,10 @@ class Job:
     @cached_property
     def kind(self) -> str:
         """Algorithm, settings and task as one string; a step takes equally long in all runs of one kind."""
-        return f"{system_of(self)} on {self.env}"
+        return f"{variant_of(self)} on {self.env}"
 
 
-def system_of(job: Job) -> str:
+def variant_of(job: Job) -> str:
     """Return the algorithm and its settings as one string, which is the same on all tasks."""
     return json.dumps([job.algorithm, job.settings])
 
@@ -71,9 +71,9 @@ def _described(algorithm: Algorithm, env: EnvSpec, job: Job) -> RunSpec:
     return RunSpec(algorithm, env, check_seed(job.seed), config)
 
 
-def run_name(env: str, system: str, seed: int) -> str:
-    """Return the name of a run's folder; `system` names the algorithm and the settings that vary."""
-    return f"{re.sub('[/:]', '_', full_name(env))}-{system}-seed{seed}"
+def run_name(env: str, variant: str, seed: int) -> str:
+    """Return the name of a run's folder; `variant` names the algorithm and the settings that vary."""
+    return f"{re.sub('[/:]', '_', full_name(env))}-{variant}-seed{seed}"
 
 
 def is_finished(job: Job, folder: Path) -> bool:

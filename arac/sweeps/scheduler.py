@@ -13,7 +13,7 @@ from arac.sweeps.backends import Engine
 from arac.sweeps.display import Display
 from arac.sweeps.jobs import Job, check, is_finished, saved_steps
 from arac.sweeps.process import Ended, log_of
-from arac.sweeps.status import HEARTBEAT, Entry, Ledger
+from arac.sweeps.status import HEARTBEAT, Entry, SweepStatus
 from arac.utils.progress import Progress
 
 RETRIES = 2
@@ -59,64 +59,74 @@ def carry_out(
     progress = Progress()
     try:
         with progress.handle_signals(), engine:
-            ledger = Ledger(jobs, parent, engine=engine.name, places=engine.places())
+            status = SweepStatus(jobs, parent, engine=engine.name, places=engine.places())
             try:
-                _work(ledger, engine, retries, progress, show, on_finish)
+                _work(status, engine, retries, progress, show, on_finish)
             except Interrupted:
                 if show:
                     print("\nstopping: the runs save their checkpoints first", flush=True)
                 raise
             finally:
-                ledger.write(at_work=False)
+                status.write(at_work=False)
     finally:
         os.close(lock)
-    if failed := [entry for entry in ledger.entries if entry.state == "failed"]:
-        raise EnvironmentFailure(_told(failed, ledger))
+    if failed := [entry for entry in status.entries if entry.state == "failed"]:
+        raise EnvironmentFailure(_told(failed, status))
 
 
 def _work(
-    ledger: Ledger,
+    status: SweepStatus,
     engine: Engine,
     retries: int,
     progress: Progress,
     show: bool,
     on_finish: Callable[[Job], None] | None,
 ) -> None:
-    finished = deque(entry for entry in ledger.entries if entry.state == "finished" and on_finish)
-    waiting = deque(entry for entry in ledger.entries if entry.state == "waiting")
+    finished = deque(entry for entry in status.entries if entry.state == "finished" and on_finish)
+    waiting = deque(entry for entry in status.entries if entry.state == "waiting")
     under_way = 0
     looked = written = 0.0
-    with Display(ledger, show=show) as display:
+    with Display(status, show=show) as display:
         while waiting or under_way or finished:
             progress.check()
-            while waiting and waiting[0].not_before < time.monotonic() and engine.has_room():
-                entry = waiting.popleft()
-                entry.saved = saved_steps(ledger.parent / entry.job.name)
-                engine.start(entry.job, ledger.parent)
-                under_way += 1
-            for job, ended in engine.ended():
-                under_way -= 1
-                entry = ledger.of(job)
-                _settle(entry, ended, ledger, retries)
-                display.tell(entry)
-                if entry.state == "waiting":
-                    waiting.append(entry)
-                if entry.state == "finished" and on_finish:
-                    finished.append(entry)
-                written = 0.0
+            under_way += _start(waiting, engine, status)
+            ended = _settled(engine, status, retries, display)
+            under_way -= len(ended)
+            waiting.extend(entry for entry in ended if entry.state == "waiting")
+            finished.extend(entry for entry in ended if entry.state == "finished" and on_finish)
             if finished and on_finish:  # one per iteration, since it may take a while
                 _hand_over(finished.popleft(), on_finish)
+            began = False
             if time.monotonic() > looked + _LOOK or not (waiting or under_way):
-                ledger.places = engine.places()
-                if _see_who_began(ledger, engine):
-                    written = 0.0
-                ledger.look()
+                status.places = engine.places()
+                began = _see_who_began(status, engine)
+                status.look()
                 display.show()
                 looked = time.monotonic()
-            if time.monotonic() > written + HEARTBEAT:
-                ledger.write()
+            if ended or began or time.monotonic() > written + HEARTBEAT:
+                status.write()
                 written = time.monotonic()
             time.sleep(0.05)
+
+
+def _start(waiting: deque[Entry], engine: Engine, status: SweepStatus) -> int:
+    """Start the runs that are due while the engine has room, and return their number."""
+    before = len(waiting)
+    while waiting and waiting[0].not_before < time.monotonic() and engine.has_room():
+        entry = waiting.popleft()
+        entry.saved = saved_steps(status.parent / entry.job.name)
+        engine.start(entry.job, status.parent)
+    return before - len(waiting)
+
+
+def _settled(engine: Engine, status: SweepStatus, retries: int, display: Display) -> list[Entry]:
+    """Settle the runs whose attempts have ended, and return them."""
+    entries = []
+    for job, ended in engine.ended():
+        entries.append(entry := status.of(job))
+        _settle(entry, ended, status, retries)
+        display.tell(entry)
+    return entries
 
 
 def _hand_over(entry: Entry, on_finish: Callable[[Job], None]) -> None:
@@ -127,9 +137,9 @@ def _hand_over(entry: Entry, on_finish: Callable[[Job], None]) -> None:
         entry.state, entry.said = "failed", str(error)
 
 
-def _settle(entry: Entry, ended: Ended, ledger: Ledger, retries: int) -> None:
+def _settle(entry: Entry, ended: Ended, status: SweepStatus, retries: int) -> None:
     """Set the state of a run whose attempt has ended: finished, waiting for a retry, or failed."""
-    folder = ledger.parent / entry.job.name
+    folder = status.parent / entry.job.name
     give_up = time.monotonic() + _ON_THEIR_WAY
     while ended.status == 0 and not is_finished(entry.job, folder) and time.monotonic() < give_up:
         time.sleep(0.1)
@@ -143,19 +153,19 @@ def _settle(entry: Entry, ended: Ended, ledger: Ledger, retries: int) -> None:
     entry.not_before = time.monotonic() + _PAUSE * (entry.losses - 1)
 
 
-def _see_who_began(ledger: Ledger, engine: Engine) -> bool:
+def _see_who_began(status: SweepStatus, engine: Engine) -> bool:
     """Mark the runs that have begun as running, and return whether there were any."""
-    began = [entry for entry in ledger.entries if entry.state == "waiting" and engine.at_work(entry.job)]
+    began = [entry for entry in status.entries if entry.state == "waiting" and engine.at_work(entry.job)]
     for entry in began:
         entry.state = "running"
     return bool(began)
 
 
-def _told(failed: Sequence[Entry], ledger: Ledger) -> str:
-    many = f"{len(failed)} of {len(ledger.entries)} runs failed"
+def _told(failed: Sequence[Entry], status: SweepStatus) -> str:
+    many = f"{len(failed)} of {len(status.entries)} runs failed"
     return "\n".join(
         [f"{many}; the same command tries them again."]
-        + [f"\n{entry.job.name} ({log_of(entry.job, ledger.parent)}):\n{entry.said}" for entry in failed]
+        + [f"\n{entry.job.name} ({log_of(entry.job, status.parent)}):\n{entry.said}" for entry in failed]
     )
 
 

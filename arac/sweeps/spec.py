@@ -92,8 +92,8 @@ class _Reader:
         limit: int | None,
     ) -> Job:
         steps = self._whole("steps", default=None) or presets.default_steps(task.id)
-        system = "-".join([algorithm.name, *varied])
-        name = run_name(task.id, system, seed)
+        variant = "-".join([algorithm.name, *varied])
+        name = run_name(task.id, variant, seed)
         if len(name) > _LONGEST_NAME:
             self._refuse(f"a run would have a name of {len(name)} letters, {name[:40]}…; vary fewer settings.", "grid")
         job = Job(name, algorithm.name, task.id, seed, steps, settings, kwargs, limit)

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from arac.errors import UserError
 from arac.storage import run_folder
-from arac.storage.timings import Spent, pace
+from arac.storage.metrics import Spent, pace
 from arac.sweeps.jobs import Job, is_finished, saved_steps
 from arac.utils.atomic_io import read_bounded, write_durably
 from arac.utils.safe_json import last_line, named, number, parsed, whole
@@ -50,7 +50,7 @@ class Entry:
             self.champion_return = number(parsed(last_line(folder / "evaluations.jsonl"))["champion_return"])
 
 
-class Ledger:
+class SweepStatus:
     """All runs of a sweep and their states."""
 
     def __init__(self, jobs: Iterable[Job], parent: Path, *, engine: str, places: int) -> None:
@@ -71,8 +71,8 @@ class Ledger:
         write_durably(self.parent / FILE, (json.dumps(table, indent=1) + "\n").encode())
 
     @staticmethod
-    def read(parent: Path) -> "Ledger":
-        """Return the ledger of the sweep in a folder, for use in any process.
+    def read(parent: Path) -> "SweepStatus":
+        """Return the status of the sweep in a folder, for use in any process.
 
         Raises:
             UserError: if there is no sweep, or its file cannot be read.
@@ -85,18 +85,18 @@ class Ledger:
             jobs = [_job(row) for row in rows]
             states = [(str(row["state"]), max(whole(row["losses"]), 0), str(row["said"])) for row in rows]
             places = min(max(whole(table["places"]), 1), max(len(jobs), 1))
-            ledger = Ledger(jobs, parent, engine=str(table["engine"]), places=places)
+            status = SweepStatus(jobs, parent, engine=str(table["engine"]), places=places)
             at_work = _is_at_work(parent, table)
         except (FileNotFoundError, NotADirectoryError):
             raise UserError(f"{parent} holds no sweep: there is no {FILE} in it.") from None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{parent / FILE} cannot be read: {error}.") from None
-        ledger.is_at_work = at_work
-        for entry, (state, losses, said) in zip(ledger.entries, states, strict=True):
+        status.is_at_work = at_work
+        for entry, (state, losses, said) in zip(status.entries, states, strict=True):
             entry.losses, entry.said = losses, said
             if entry.state != "finished":
                 entry.state = _seen_from_elsewhere(state, at_work, saved_steps(parent / entry.job.name))
-        return ledger
+        return status
 
     def of(self, job: Job) -> Entry:
         """Return the entry of a job."""

@@ -175,7 +175,7 @@ class Panel:
 
     def _members(self, evaluation: Evaluation) -> Table:
         table = Table(box=None, pad_edge=False, show_edge=False)
-        table.add_column("agent")
+        table.add_column("member")
         table.add_column("fitness", justify="right")
         table.add_column("± std", justify="right", style="dim")
         table.add_column("")
@@ -193,7 +193,7 @@ class Panel:
         if self._archive_capacity:
             parts.append(f"archive {evaluation.archive_size}/{self._archive_capacity}")
         if (kl := mean_kl(evaluation.kl)) is not None:
-            parts.append(f"mean KL between agents {kl:.2f}")
+            parts.append(f"mean KL between members {kl:.2f}")
         return " · ".join(parts)
 
 

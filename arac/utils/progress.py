@@ -77,8 +77,8 @@ class Progress:
                 raise KeyboardInterrupt
             self._stop = True
 
-        heeded = [number for number in _STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
-        before: dict[int, Any] = {number: signal.signal(number, request) for number in heeded}
+        handled = [number for number in _STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
+        before: dict[int, Any] = {number: signal.signal(number, request) for number in handled}
         try:
             yield
         finally:

@@ -9,7 +9,7 @@ from statistics import pstdev
 from typing import Any
 
 from arac.algorithms.registry import ALGORITHMS
-from arac.analysis.run_records import Record, Row
+from arac.storage.run_records import Record, Row
 from arac.training.display import measured
 from arac.utils.safe_json import number
 
@@ -83,7 +83,7 @@ def _population(row: Row, spreads: dict[int, float]) -> list[dict[str, Any]]:
     ranked = sorted(range(len(row.fitness)), key=lambda member: (member != row.champion, -row.fitness[member]))
     return [
         {
-            "agent": member,
+            "member": member,
             "fitness": row.fitness[member],
             "spread": spreads.get(member),
             "role": "champion" if member == row.champion else "elite" if member in row.elites else "",

@@ -10,10 +10,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from safetensors import SafetensorError, safe_open
 
-from arac.analysis import run_records
 from arac.errors import UserError
-from arac.storage import checkpoint, run_folder
-from arac.storage.timings import Spent, pace
+from arac.storage import checkpoint, run_folder, run_records
+from arac.storage.metrics import Spent, pace
 from arac.watch import videos
 from arac.watch.payload import contents, first_evaluation
 from arac.web import embedded

@@ -121,14 +121,14 @@ function showPopulation({ series, population, capacity, generation }) {
   const members = series.fitness.length;
   find("population").hidden = members < 2;
   if (members < 2) return;
-  find("table-title").textContent = `Agents at ${grouped(series.steps.at(-1))} steps, generation ${grouped(generation)}`;
-  showAgents(population, members);
-  const lines = series.fitness.map((y, member) => ({ name: `agent ${member}`, color: memberColor(member, members), width: 1.6, mark: y.length < 2 ? "o" : null, x: series.steps, y }));
-  lineChart(find("fitness"), lines, overSteps("Fitness of every agent", "return"));
+  find("table-title").textContent = `Members at ${grouped(series.steps.at(-1))} steps, generation ${grouped(generation)}`;
+  showMembers(population, members);
+  const lines = series.fitness.map((y, member) => ({ name: `member ${member}`, color: memberColor(member, members), width: 1.6, mark: y.length < 2 ? "o" : null, x: series.steps, y }));
+  lineChart(find("fitness"), lines, overSteps("Fitness of every member", "return"));
   const diverse = series.mean_kl.some((value) => value); // policies without a density have zeros there
   find("kl").parentElement.hidden = find("mean-kl").parentElement.hidden = !diverse;
   if (diverse) {
-    heatMap(find("kl"), series.kl, "agent");
+    heatMap(find("kl"), series.kl);
     single("mean-kl", "mean KL", series.steps, series.mean_kl);
   }
   const sources = Object.entries(series.repulsion);
@@ -156,22 +156,22 @@ function single(host, name, x, y, more) {
   lineChart(find(host), [{ name, color: "var(--accent)", mark: "o", x, y }], overSteps(name, "", more));
 }
 
-function showAgents(population, members) {
-  const table = element("table", { class: "agents" });
+function showMembers(population, members) {
+  const table = element("table", { class: "members" });
   const head = element("tr", {}, element("thead", {}, table));
-  for (const name of ["Rank", "Agent", "Fitness", "± std", ""]) element("th", { scope: "col" }, head, name);
+  for (const name of ["Rank", "Member", "Fitness", "± std", ""]) element("th", { scope: "col" }, head, name);
   const body = element("tbody", {}, table);
   population.forEach((one, place) => {
     const line = element("tr", { class: one.role }, body);
     element("td", {}, line, place + 1);
-    const agent = element("td", {}, line);
-    element("span", { class: "key", style: `--c:${memberColor(one.agent, members)}` }, agent);
-    agent.append(one.agent);
+    const member = element("td", {}, line);
+    element("span", { class: "key", style: `--c:${memberColor(one.member, members)}` }, member);
+    member.append(one.member);
     element("td", {}, line, one.fitness === null ? "not finite" : exact(one.fitness));
     element("td", {}, line, one.spread === null ? "-" : exact(one.spread, one.fitness || 0));
     element("td", {}, line, one.role);
   });
-  find("agents").replaceChildren(table);
+  find("members").replaceChildren(table);
 }
 
 function showLosses(series) {

@@ -255,7 +255,7 @@ function forest(host, rows, title) {
 }
 
 // A square of numbers, none on its diagonal; the darker, the larger.
-function heatMap(host, matrix, thing) {
+function heatMap(host, matrix) {
   const largest = Math.max(1e-9, ...matrix.flat().filter((value) => value !== null));
   host.replaceChildren();
   const table = element("table", { class: "heat" }, host), head = element("tr", {}, element("thead", {}, table));
@@ -264,7 +264,7 @@ function heatMap(host, matrix, thing) {
   const body = element("tbody", {}, table);
   matrix.forEach((values, member) => {
     const line = element("tr", {}, body);
-    element("th", { scope: "row" }, line, `${thing} ${member}`);
+    element("th", { scope: "row" }, line, `member ${member}`);
     values.forEach((value, other) => {
       if (member === other) element("td", { class: "self" }, line, "");
       else element("td", { style: `--p:${Math.max(0, value || 0) / largest}` }, line, value === null ? "not finite" : value.toFixed(2));

@@ -21,7 +21,7 @@ from arac.utils.progress import Progress
 from benchmarks.speed.machine import by_turns, filled_replay
 from benchmarks.speed.peers import NO_EVALUATION
 from benchmarks.speed.turns import ours, processes_by_turns
-from benchmarks.speed.updates import RULES
+from benchmarks.speed.updates import UPDATE_CONFIG
 
 # Every member's episode has the same length here, so that a generation is the same work for all.
 ENV, LIMIT = "HalfCheetah-v5", 100
@@ -52,11 +52,11 @@ def with_replay(rounds: int, count: int) -> Iterator[dict[str, Any]]:
     sizes = spec.observation_size, spec.action_size
     policy = FlowPolicy.init(key, *sizes, hidden=(256,), flows=3, sigma=0.6)
     critic = init_critic(key, "value", *sizes, (256, 256))
-    learner = CriticLearner(critic, sac_updates.adam(RULES).init(critic.online))
+    learner = CriticLearner(critic, sac_updates.adam(UPDATE_CONFIG).init(critic.online))
     buffers = [filled_replay(*sizes, stored).view for stored in STORED]
 
     def loop(view: Any) -> Any:
-        return lambda: sac_updates.critic_updates(RULES, learner, policy, jnp.float32(0.2), view, key, 0, count)
+        return lambda: sac_updates.critic_updates(UPDATE_CONFIG, learner, policy, jnp.float32(0.2), view, key, 0, count)
 
     times = by_turns([loop(view) for view in buffers], rounds)
     for stored, seconds in zip(STORED, times, strict=True):

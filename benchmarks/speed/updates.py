@@ -28,8 +28,8 @@ from benchmarks.speed.machine import by_turns, filled_replay
 from benchmarks.speed.products import Product, products_loop, products_of
 
 MEMBERS, ELITES, ARCHIVED = 5, 2, 5
-PAPERS_RULES = UpdateConfig(0.99, 0.005, 3e-4, batch_size=256, forces=ForceConfig("kl", "own"))
-RULES = UpdateConfig(0.99, 0.005, 3e-4, batch_size=256, forces=ForceConfig(base="whole", target=3.0))
+PAPER_UPDATE_CONFIG = UpdateConfig(0.99, 0.005, 3e-4, batch_size=256, forces=ForceConfig("kl", "own"))
+UPDATE_CONFIG = UpdateConfig(0.99, 0.005, 3e-4, batch_size=256, forces=ForceConfig(base="whole", target=3.0))
 STORED = 50_000
 
 
@@ -106,7 +106,7 @@ def cases(observation_size: int, action_size: int, flows: int, sigma: float | No
     view = filled_replay(observation_size, action_size, STORED).view
     key = jax.random.key(0)
     keys = jax.random.split(key, MEMBERS)
-    optimiser = sac_updates.adam(RULES)
+    optimiser = sac_updates.adam(UPDATE_CONFIG)
 
     def policy(key: jax.Array) -> FlowPolicy:
         return FlowPolicy.init(key, observation_size, action_size, hidden=(256,), flows=flows, sigma=sigma)
@@ -115,20 +115,20 @@ def cases(observation_size: int, action_size: int, flows: int, sigma: float | No
     actors = ActorLearner(population, jax.vmap(optimiser.init)(population))
     critic = init_critic(key, "value", observation_size, action_size, (256, 256))
     learner = CriticLearner(critic, optimiser.init(critic.online))
-    drawn = update_loop.sample_batch(RULES.batch_size, view, key)
+    drawn = update_loop.sample_batch(UPDATE_CONFIG.batch_size, view, key)
     batch, wide = gather(view, drawn.positions), fuse_twin_q(learner, action_size)
 
     one, fixed = take(population, 0), jnp.float32(0.2)
     yield Case(
         "critic",
         sac_updates.critic_updates,
-        (RULES, learner, one, fixed, view, key),
+        (UPDATE_CONFIG, learner, one, fixed, view, key),
         sampling_loop(view, keys[:1]),
         adam_loop(critic.online, learner.optimiser),
-        products_of(lambda: sac_updates.critic_step(RULES, wide, one, fixed, batch, drawn.noise)),
+        products_of(lambda: sac_updates.critic_step(UPDATE_CONFIG, wide, one, fixed, batch, drawn.noise)),
     )
 
-    draws = jax.vmap(lambda key: update_loop.sample_batch(RULES.batch_size, view, key))(keys)
+    draws = jax.vmap(lambda key: update_loop.sample_batch(UPDATE_CONFIG.batch_size, view, key))(keys)
     observations = jax.vmap(lambda where: gather(view, where).observation)(draws.positions)
 
     logs = jnp.full(MEMBERS, jnp.log(fixed))
@@ -159,9 +159,9 @@ def cases(observation_size: int, action_size: int, flows: int, sigma: float | No
     elites = jnp.arange(ELITES)
     forces = Forces(jnp.zeros(MEMBERS), jnp.arange(ELITES, MEMBERS), elites, archived)
     papers = Forces(jnp.zeros(MEMBERS), jnp.arange(0), elites, archived)
-    yield actor_case(f"{MEMBERS} actors", RULES, None)
-    yield actor_case(f"{MEMBERS} actors with AR", RULES, forces)
-    yield actor_case(f"{MEMBERS} actors, paper's AR", PAPERS_RULES, papers, fixed)
+    yield actor_case(f"{MEMBERS} actors", UPDATE_CONFIG, None)
+    yield actor_case(f"{MEMBERS} actors with AR", UPDATE_CONFIG, forces)
+    yield actor_case(f"{MEMBERS} actors, paper's AR", PAPER_UPDATE_CONFIG, papers, fixed)
 
 
 def sampling_loop(view: ReplayView, keys: jax.Array) -> Callable[[int], Any]:
@@ -170,9 +170,9 @@ def sampling_loop(view: ReplayView, keys: jax.Array) -> Callable[[int], Any]:
     @jax.jit
     def run(n: int, view: ReplayView) -> jax.Array:
         def sample_batch(i: Any) -> update_loop.BatchSample:
-            return jax.vmap(lambda key: update_loop.sample_batch(RULES.batch_size, view, jax.random.fold_in(key, i)))(
-                keys
-            )
+            return jax.vmap(
+                lambda key: update_loop.sample_batch(UPDATE_CONFIG.batch_size, view, jax.random.fold_in(key, i))
+            )(keys)
 
         def use(drawn: update_loop.BatchSample, total: jax.Array) -> jax.Array:
             sampled = jax.lax.optimization_barrier((gather(view, drawn.positions), drawn.noise))
@@ -187,7 +187,7 @@ def adam_loop(parameters: Any, optimiser: Any, *, stacked: bool = False) -> Call
     """Return a loop of n optimiser steps with a gradient that costs nothing."""
 
     def step(parameters: Any, optimiser: Any) -> tuple[Any, Any]:
-        return sac_updates.gradient_step(RULES, parameters, parameters, optimiser)
+        return sac_updates.gradient_step(UPDATE_CONFIG, parameters, parameters, optimiser)
 
     def once(_: int, carry: tuple[Any, Any]) -> tuple[Any, Any]:
         return jax.vmap(step)(*carry) if stacked else step(*carry)

@@ -57,9 +57,9 @@ def test_members_change_with_the_agent_and_not_before():
 
 
 @pytest.mark.parametrize("name", [name for name in AGENTS if name != "arac"])
-def test_every_system_has_members(name):
+def test_every_algorithm_has_members(name):
     agent = drawn(name)
-    agent._fitness = np.array([7.0])  # these systems evaluate the champion alone
+    agent._fitness = np.array([7.0])  # these algorithms evaluate the champion alone
     assert agent.archive == ()
     assert [member.fitness for member in agent.population if member.fitness is not None] == [7.0]
     assert (agent.champion.fitness, agent.champion.is_elite) == (7.0, True)

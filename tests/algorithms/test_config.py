@@ -26,7 +26,7 @@ PAPER = {
 }
 
 KINDS = [algorithm.config for algorithm in ALGORITHMS.values()]
-systems = pytest.mark.parametrize("kind", KINDS)
+algorithms = pytest.mark.parametrize("kind", KINDS)
 
 
 def refusal(kind=ARACConfig, env="Unknown-v0", **overrides):
@@ -69,13 +69,13 @@ def test_sac_takes_nothing_of_the_row(env):
     assert configured(SACConfig, env, {}) == (SACConfig(), None)
 
 
-@systems
+@algorithms
 def test_a_task_that_the_paper_does_not_have_gets_the_defaults(kind):
     assert configured(kind, "Pendulum-v1", {}) == (kind(), None)
     assert default_steps("Pendulum-v1") == 1_000_000
 
 
-@systems
+@algorithms
 def test_without_preset_a_task_of_the_paper_gets_the_defaults(kind):
     assert configured(kind, "Hopper-v5", {}, preset=False) == (kind(), None)
 
@@ -109,7 +109,7 @@ def test_an_unknown_setting_like_no_other_is_refused_without_one():
     assert "Did you mean" not in message
 
 
-def test_a_setting_of_another_system_is_refused():
+def test_a_setting_of_another_algorithm_is_refused():
     assert "'archive_capacity'" in refusal(SACConfig, archive_capacity=5)
 
 

@@ -34,7 +34,7 @@ def test_json_in_the_page_knows_no_infinity_and_ends_no_script():
 def test_pictures_lie_in_the_page_with_their_tables(tmp_path):
     run_folder(tmp_path / "run")
     (tmp_path / "deceptive.png").write_bytes(PNG)
-    table = "| system | found |\n| --- | --- |\n| ARAC | 19 |\n| *a<b* | 2 * 3 * 4 |\n"
+    table = "| variant | found |\n| --- | --- |\n| ARAC | 19 |\n| *a<b* | 2 * 3 * 4 |\n"
     (tmp_path / "deceptive.md").write_text(f"{table}\nFor *20* seeds.\n")
     (tmp_path / "repulsion.png").write_bytes(b"not a picture")
     (tmp_path / "other.png").write_bytes(PNG)

@@ -45,7 +45,7 @@ def test_training_says_what_it_does_and_shows_what_came_out(finished):
     assert re.search(
         r"3\d\d / 300 steps · .* steps/s · 0:00 left · fitness .*\*.* · archive \d+ · mean KL", done.stdout
     )
-    assert "champion: agent" in done.stdout
+    assert "champion: member" in done.stdout
     assert f"arac evaluate {run.relative_to(folder)}" in done.stdout
     assert (run / "curve.png").read_bytes().startswith(b"\x89PNG")
     assert {"config.toml", "evaluations.jsonl", "episodes.csv", "tensorboard", "checkpoints", "replay"} <= {

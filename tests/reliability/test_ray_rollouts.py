@@ -47,7 +47,7 @@ def test_training_on_ray_is_training_with_local_rollouts(local, tmp_path):
     assert trained(ARAC, tmp_path / "run", "ray", elites=1) == local
 
 
-def test_so_is_that_of_a_system_that_judges_by_what_it_collects(tmp_path):
+def test_so_is_that_of_an_algorithm_that_judges_by_what_it_collects(tmp_path):
     chosen = {"parents": 1, "gradient_actors": 1}
     ours = trained(CEMTD3, tmp_path / "ray", "ray", **chosen)
     assert ours == trained(CEMTD3, tmp_path / "local", "local", **chosen)

@@ -64,6 +64,10 @@ def hopper_tasks():
     ]
 
 
+def pids_of(pool):
+    return [worker._process.pid for worker in pool._workers]
+
+
 def test_an_episode_depends_only_on_its_task():
     environment = probe(length=6)
     first = episode.run(*environment, task())
@@ -220,7 +224,7 @@ def failure_in_worker(time_limit=None, workers=1, **kwargs):
         warnings.simplefilter("ignore")
         with pytest.raises(EnvironmentFailure) as caught:
             pool.run([task(counters=(member, 0, 0)) for member in range(3)], Progress())
-        pids = pool.pids
+        pids = pids_of(pool)
     assert gone(*pids)
     return str(caught.value)
 
@@ -279,10 +283,10 @@ def test_a_worker_that_dies_or_hangs_once_is_replaced_and_the_result_is_the_same
     said, progress = [], Progress()
     progress.say = said.append
     with LocalPool(spec, 2, time_limit) as pool:
-        before = pool.pids
+        before = pids_of(pool)
         for mine, others in zip(here, pool.run(tasks, progress), strict=True):
             assert_equal_episodes(mine, others)
-        after = pool.pids
+        after = pids_of(pool)
     assert len(set(before) & set(after)) == 1
     assert len(said) == 1
     assert re.search(
@@ -296,7 +300,7 @@ def test_a_worker_that_was_killed_is_replaced_and_the_result_is_the_same():
     progress.say = said.append
     with LocalPool(envs.check("helpers:Probe-v0"), 1) as pool:
         first = pool.run(tasks, progress)
-        os.kill(pool.pids[0], signal.SIGKILL)
+        os.kill(pids_of(pool)[0], signal.SIGKILL)
         second = pool.run(tasks, progress)
     for one, other in zip(first, second, strict=True):
         assert_equal_episodes(one, other)
@@ -311,14 +315,14 @@ def test_a_worker_that_was_stopped_is_replaced():
     wide = Constant(*np.zeros(10**6))  # more than a socket takes at once
     with LocalPool(envs.check("helpers:Probe-v0"), 1, 3.0) as pool:
         [expected] = pool.run([task(wide, "random")], progress)
-        os.kill(pool.pids[0], signal.SIGSTOP)
+        os.kill(pids_of(pool)[0], signal.SIGSTOP)
         [again] = pool.run([task(wide, "random")], progress)
     assert_equal_episodes(expected, again)
 
 
 def test_a_closed_pool_leaves_no_worker():
     pool = LocalPool(envs.check("helpers:Probe-v0"), 2)
-    pids = pool.pids
+    pids = pids_of(pool)
     assert all(map(is_running, pids))
     pool.close()
     assert not any(map(is_running, pids))
@@ -344,7 +348,7 @@ def test_no_worker_outlives_a_parent_that_was_killed_even_in_an_episode_that_han
         "from arac.rollout.local_pool import LocalPool\n"
         "spec = replace(envs.check('helpers:Probe-v0'), kwargs={'trouble': 'hangs for good'})\n"
         "pool = LocalPool(spec, 2)\n"
-        "print(*pool.pids, flush=True)\n"
+        "print(*[worker._process.pid for worker in pool._workers], flush=True)\n"
         "threading.Timer(4, os.kill, (os.getpid(), signal.SIGKILL)).start()\n"
         "pool.run([Task(None, 'random', 0, 'explore', (m, 0, 0), True) for m in range(2)], Progress())\n"
     )
@@ -385,7 +389,7 @@ def test_a_request_to_stop_is_heard_while_workers_play(tmp_path):
         with pytest.raises(Interrupted):
             pool.run([task(Constant(0.5), "mode")], progress)
         timer.join()
-        pids = pool.pids
+        pids = pids_of(pool)
     assert gone(*pids)
 
 

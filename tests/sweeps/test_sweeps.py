@@ -15,7 +15,7 @@ from arac import sweep
 from arac.cli import main
 from arac.errors import EnvironmentFailure, UserError
 from arac.storage import metrics, run_folder
-from arac.storage.timings import Spent, pace
+from arac.storage.metrics import Spent, pace
 from arac.sweeps import spec as specs
 from arac.sweeps.backends import LocalEngine, _places_on
 from arac.sweeps.child import settings_on
@@ -23,7 +23,7 @@ from arac.sweeps.display import Display, summary, table
 from arac.sweeps.jobs import Job, check, is_finished
 from arac.sweeps.process import Ended, Resources, _Cores, _graphics, command
 from arac.sweeps.scheduler import _settle, carry_out
-from arac.sweeps.status import Entry, Ledger, together
+from arac.sweeps.status import Entry, SweepStatus, together
 from arac.utils.processes import cores
 
 SETTINGS = {"hidden_size": 16, "batch_size": 16, "warmup_steps": 200, "eval_episodes": 1, "eval_interval": 200}
@@ -350,7 +350,7 @@ def test_a_run_that_fails_once_goes_on_from_its_checkpoint(tmp_path):
 
 def test_what_would_be_refused_again_is_given_up_at_once(tmp_path):
     entry = Entry(job())
-    _settle(entry, Ended(2, "no"), Ledger([entry.job], tmp_path, engine="local", places=1), retries=5)
+    _settle(entry, Ended(2, "no"), SweepStatus([entry.job], tmp_path, engine="local", places=1), retries=5)
     assert entry.state == "failed"
 
 
@@ -364,11 +364,11 @@ def test_only_tries_that_bring_nothing_count(tmp_path, monkeypatch):
     saved = iter([100, 100, 200, 200, 200, 200])
     monkeypatch.setattr("arac.sweeps.scheduler.saved_steps", lambda folder: next(saved))
     entry = Entry(job(), saved=0)
-    ledger = Ledger([entry.job], tmp_path, engine="local", places=1)
+    status = SweepStatus([entry.job], tmp_path, engine="local", places=1)
     states = []
     for before in (0, 100, 100, 200, 200, 200):
         entry.saved = before
-        _settle(entry, Ended(1, "no"), ledger, retries=2)
+        _settle(entry, Ended(1, "no"), status, retries=2)
         states.append((entry.losses, entry.state))
     assert states == [(1, "waiting"), (2, "waiting"), (1, "waiting"), (2, "waiting"), (3, "failed"), (4, "failed")]
 
@@ -381,56 +381,56 @@ def odd_row(**other):
     return json.dumps(table).replace("\\\\ud800", "\\ud800")
 
 
-def rendered(ledger, room=None, width=140):
+def rendered(status, room=None, width=140):
     out = io.StringIO()
-    Console(file=out, width=width).print(table(ledger, room))
+    Console(file=out, width=width).print(table(status, room))
     return out.getvalue()
 
 
 @pytest.fixture
-def ledger(finished):
+def status(finished):
     """Of one run that is done and two that are at work, one of which nobody knows anything about."""
     parent, jobs = finished
-    ledger = Ledger([jobs[0], job("one more", 2, steps=1200), job("other", env="Hopper", steps=900)], parent,
+    status = SweepStatus([jobs[0], job("one more", 2, steps=1200), job("other", env="Hopper", steps=900)], parent,
                     engine="local", places=2)  # fmt: skip
-    ledger.entries[1].state = ledger.entries[2].state = "running"
-    return ledger
+    status.entries[1].state = status.entries[2].state = "running"
+    return status
 
 
-def test_the_table_has_every_run_with_its_progress_and_time_left(ledger):
-    lines = rendered(ledger).splitlines()
+def test_the_table_has_every_run_with_its_progress_and_time_left(status):
+    lines = rendered(status).splitlines()
     assert [line.split()[0] for line in lines[1:4]] == ["one", "one", "other"]
     assert "finished" in lines[1]
     assert "600 / 600" in lines[1]
     assert ":" in lines[2].split("1,200")[1]  # at the pace of the one that is done
     assert lines[-1].startswith("1 of 3 runs finished, 2 running · 600 / 2,700 steps · ")
     assert lines[-1].endswith(" left")
-    del ledger.entries[0]
-    assert summary(ledger).endswith("0 / 2,100 steps · time left: not known yet")
+    del status.entries[0]
+    assert summary(status).endswith("0 / 2,100 steps · time left: not known yet")
 
 
-def test_runs_of_which_nothing_is_known_take_as_long_as_all_others(ledger):
-    seconds = pace([ledger.entries[0].spent])
-    assert ledger.seconds_left() == {"one more": pytest.approx(1200 * seconds)}
-    assert ledger.all_seconds_left() == pytest.approx(1200 * seconds)
-    ledger.places = 1
-    assert ledger.all_seconds_left() == pytest.approx((1200 + 900) * seconds)
+def test_runs_of_which_nothing_is_known_take_as_long_as_all_others(status):
+    seconds = pace([status.entries[0].spent])
+    assert status.seconds_left() == {"one more": pytest.approx(1200 * seconds)}
+    assert status.all_seconds_left() == pytest.approx(1200 * seconds)
+    status.places = 1
+    assert status.all_seconds_left() == pytest.approx((1200 + 900) * seconds)
 
 
-def test_a_table_without_room_shows_those_that_are_busy(ledger):
-    lines = rendered(ledger, room=2).splitlines()
+def test_a_table_without_room_shows_those_that_are_busy(status):
+    lines = rendered(status, room=2).splitlines()
     assert [line.split()[0] for line in lines[1:3]] == ["one", "other"]
     assert "running" in lines[1]
     assert lines[3] == "… and 1 more"
 
 
-def test_lines_where_there_is_no_terminal(ledger, capsys):
-    with Display(ledger, show=True) as display:
-        display.tell(ledger.entries[0])
-        ledger.entries[1].state, ledger.entries[1].said = "waiting", "Traceback\nKeyError: 3"
-        display.tell(ledger.entries[1])
-        ledger.entries[1].state = "failed"
-        display.tell(ledger.entries[1])
+def test_lines_where_there_is_no_terminal(status, capsys):
+    with Display(status, show=True) as display:
+        display.tell(status.entries[0])
+        status.entries[1].state, status.entries[1].said = "waiting", "Traceback\nKeyError: 3"
+        display.tell(status.entries[1])
+        status.entries[1].state = "failed"
+        display.tell(status.entries[1])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("one: finished at 600 steps, return ")
     assert lines[1:] == [
@@ -450,13 +450,13 @@ def test_the_status_of_a_sweep_from_elsewhere(finished, capsys):
 
 def test_what_was_begun_by_a_sweep_that_is_gone_is_stopped(finished):
     parent, _ = finished
-    ledger = Ledger([job("one", 0, steps=9000), job("never", 7)], parent, engine="local", places=2)
-    ledger.entries[0].state = "running"
-    ledger.write()
-    assert [entry.state for entry in Ledger.read(parent).entries] == ["stopped", "waiting"]
+    status = SweepStatus([job("one", 0, steps=9000), job("never", 7)], parent, engine="local", places=2)
+    status.entries[0].state = "running"
+    status.write()
+    assert [entry.state for entry in SweepStatus.read(parent).entries] == ["stopped", "waiting"]
     lock = run_folder.lock(parent)
     try:
-        assert [entry.state for entry in Ledger.read(parent).entries] == ["running", "waiting"]
+        assert [entry.state for entry in SweepStatus.read(parent).entries] == ["running", "waiting"]
     finally:
         os.close(lock)
 
@@ -484,13 +484,13 @@ def test_numbers_without_end_do_no_harm(tmp_path, capsys):
 @pytest.mark.parametrize(("ago", "state"), [(10, "running"), (1000, "stopped")])
 def test_a_sweep_on_another_machine_is_at_work_as_long_as_it_writes(ago, state, finished):
     parent, _ = finished
-    ledger = Ledger([job("one", 0, steps=9000)], parent, engine="ray", places=2)
-    ledger.entries[0].state = "running"
-    ledger.write()
+    status = SweepStatus([job("one", 0, steps=9000)], parent, engine="ray", places=2)
+    status.entries[0].state = "running"
+    status.write()
     table = json.loads((parent / "sweep.json").read_text())
     table |= {"host": "elsewhere", "written": time.time() - ago}
     (parent / "sweep.json").write_text(json.dumps(table))
-    assert Ledger.read(parent).entries[0].state == state
+    assert SweepStatus.read(parent).entries[0].state == state
 
 
 @pytest.mark.parametrize("text", ["3\n", '{"champion_return": "x"}\n', "[]\n", ""])

@@ -1,8 +1,6 @@
 """What callbacks are told and handed, how they stop a run, and what is left when one breaks."""
 
-import sys
 from itertools import pairwise
-from types import SimpleNamespace
 
 import helpers
 import imageio.v3 as iio
@@ -177,7 +175,7 @@ def filmed(monkeypatch):
         calls.append((env.id, len(policies), labels, path))
         return [0.0] * len(policies)
 
-    monkeypatch.setitem(sys.modules, "arac.video", SimpleNamespace(film=film))
+    monkeypatch.setattr("arac.video.periodic.film", film)
     return calls
 
 
@@ -195,7 +193,7 @@ def test_videos_are_made_at_the_start_and_whenever_the_interval_is_crossed_also_
 def test_the_whole_population_is_filmed_into_a_folder_of_ones_own(filmed, tmp_path):
     agent = arac.ARAC("InvertedPendulum-v5", seed=3, **SMALL)
     PeriodicVideo(60, members="all", folder=tmp_path / "films").on_start(agent, None)
-    names = [f"agent {member}" for member in range(5)]
+    names = [f"member {member}" for member in range(5)]
     assert filmed == [(agent.env.id, 5, names, tmp_path / "films" / f"{0:012d}.mp4")]
     assert (tmp_path / "films").is_dir()
 

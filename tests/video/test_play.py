@@ -17,7 +17,7 @@ from arac.storage.run_folder import Run
 from arac.utils.processes import one_thread
 from arac.video.picture import arrange
 
-LINE = re.compile(r"(?:episode (\d+): )?agent (\d+), rank (\d+) of (\d+): return (-?[\d,.]+), (\d+) steps")
+LINE = re.compile(r"(?:episode (\d+): )?member (\d+), rank (\d+) of (\d+): return (-?[\d,.]+), (\d+) steps")
 
 
 SMALL = {"hidden_size": 16, "population_size": 3, "elites": 1, "workers": 0}
@@ -48,7 +48,7 @@ def _no_screen(monkeypatch):
 
 
 def said(capsys):
-    """(episode, agent, rank, of how many, return, steps) of each line."""
+    """(episode, member, rank, of how many, return, steps) of each line."""
     found = [LINE.fullmatch(line) for line in capsys.readouterr().out.splitlines()]
     return [
         (int(m[1] or 0), int(m[2]), int(m[3]), int(m[4]), float(m[5].replace(",", "")), int(m[6])) for m in found if m

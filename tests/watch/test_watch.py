@@ -16,9 +16,9 @@ import pytest
 import safetensors.numpy
 from run_folders import row, run_folder
 
-from arac.analysis import run_records
 from arac.cli import main
 from arac.storage import run_folder as runs
+from arac.storage import run_records
 from arac.watch import run_reader
 from arac.watch.run_reader import Follower
 from arac.watch.server import Server
@@ -229,8 +229,8 @@ def test_the_population_is_ranked_with_the_spread_of_its_episodes(tmp_path):
     lines = ["20000,1,0,0,5.0,10", *(f"30000,1,{m},{e},{10 * m + 2 * e},10" for m in range(3) for e in range(2)), "300"]
     (run / "episodes.csv").write_text("\n".join(lines))
     population = json.loads(Follower(run).look().run.body)["population"]
-    assert population[0] == {"agent": 0, "fitness": 3.0, "spread": 1.0, "role": "champion"}
-    assert [(one["agent"], one["role"]) for one in population] == [(0, "champion"), (1, ""), (2, "")]
+    assert population[0] == {"member": 0, "fitness": 3.0, "spread": 1.0, "role": "champion"}
+    assert [(one["member"], one["role"]) for one in population] == [(0, "champion"), (1, ""), (2, "")]
 
 
 @pytest.mark.parametrize(

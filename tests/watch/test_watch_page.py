@@ -165,7 +165,7 @@ def test_everything_of_a_run_is_there(finished, trained):
     last = rows[-1]
     assert text(page, "h1") == "ARAC on InvertedPendulum-v5, seed 0"
     cells = page.run(
-        "[...document.querySelectorAll('#agents tbody tr')].map(line => [...line.cells].map(c => c.innerText))"
+        "[...document.querySelectorAll('#members tbody tr')].map(line => [...line.cells].map(c => c.innerText))"
     )
     assert [line[0] for line in cells] == ["1", "2", "3", "4", "5"]
     assert int(cells[0][1]) == last["champion"]

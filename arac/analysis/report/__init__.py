@@ -7,7 +7,7 @@ from arac.analysis import figures, summary, tables
 from arac.analysis.curves import curve
 from arac.analysis.grouping import group
 from arac.analysis.report import page, pictures
-from arac.analysis.run_records import collect
+from arac.storage.run_records import collect
 from arac.utils.paths import make_folder
 
 

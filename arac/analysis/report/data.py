@@ -8,8 +8,8 @@ from arac.analysis import figures, tables
 from arac.analysis.curves import WINDOW, Band, Curve
 from arac.analysis.grouping import Study, Variant
 from arac.analysis.references import Reference
-from arac.analysis.run_records import Record
 from arac.analysis.summary import THRESHOLDS, Comparison
+from arac.storage.run_records import Record
 
 _NOTE = (
     "Each run counts with its evaluation nearest to the last step that all finished runs of its task have reached, or "
@@ -31,7 +31,7 @@ def collect(
         "window": WINDOW,
         "thresholds": THRESHOLDS.tolist(),
         "variants": [
-            {"label": str(variant), "name": variant.label, "settings": variant.settings, "mark": looks[variant].mark}
+            {"label": str(variant), "name": variant.label, "settings": variant.settings, "mark": looks[variant].marker}
             for variant in index
         ],
         "tasks": [

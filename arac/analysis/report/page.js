@@ -148,7 +148,7 @@ function showRun() {
   single("mean-kl", "mean KL", run.mean_kl, run.mean_kl.some((value) => value !== null));
   single("archive", "policies", run.archive, run.archive.some((value) => value > 0));
   find("kl").parentElement.hidden = run.kl.length < 2;
-  heatMap(find("kl"), run.kl, "member");
+  heatMap(find("kl"), run.kl);
 }
 
 fill(find("task"), data.tasks.map((task) => task.name));

@@ -8,8 +8,8 @@ from arac.analysis.caveats import remarks
 from arac.analysis.grouping import Study
 from arac.analysis.report import data, views
 from arac.analysis.report.pictures import Picture
-from arac.analysis.run_records import Broken
 from arac.analysis.summary import Comparison, Line
+from arac.storage.run_records import Broken
 from arac.training.display import clock
 from arac.web import embedded, file
 

@@ -3,12 +3,11 @@
 import base64
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from arac.analysis.run_records import walk
+from arac.storage.run_records import walk
 from arac.utils.atomic_io import read_bounded
 
 # The title of each picture.
@@ -21,16 +20,14 @@ _LIMIT = 2**24
 Pieces: TypeAlias = Sequence[str]  # plain text and emphasised text in turn
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """A paragraph of text; or a table, whose first row is its head."""
 
     text: Pieces = ()
     rows: Sequence[Sequence[Pieces]] = ()
 
 
-@dataclass(frozen=True)
-class Picture:
+class Picture(NamedTuple):
     name: str
     source: str  # a data URI
     blocks: Sequence[Block]  # the text below it

@@ -9,8 +9,8 @@ from arac.analysis import paper, tables
 from arac.analysis.caveats import Remark, coverage, missing
 from arac.analysis.grouping import Group, Study, deviations, each_in_words, settings_in_words
 from arac.analysis.references import PUBLIC_SAC, PUBLIC_SAC_SOURCE, public_sac
-from arac.analysis.run_records import Record
 from arac.analysis.summary import Line, Spread
+from arac.storage.run_records import Record
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from jaxtyping import Float
 from arac.algorithms.registry import ALGORITHMS, find
 from arac.errors import UserError
 from arac.storage import run_folder
+from arac.storage.metrics import timings, wall_clock
 from arac.storage.run_spec import with_earlier_values
-from arac.storage.timings import timings, wall_clock
 from arac.utils.atomic_io import read_bounded
 from arac.utils.safe_json import lines, named, number, numbers, parsed, whole
 

@@ -9,11 +9,11 @@ from run_folders import data_of, line_of, run_folder, said, study_of, written
 
 from arac.analysis import report
 from arac.analysis.curves import curve
-from arac.analysis.run_records import collect
 from arac.cli import main
 from arac.errors import UserError
 from arac.storage import run_folder as runs
-from arac.storage.timings import Timing, timings
+from arac.storage.metrics import Timing, timings
+from arac.storage.run_records import collect
 
 
 @pytest.fixture
