@@ -18,7 +18,7 @@ class CompletionArgs:
     """Print a script that lets a shell complete commands, systems, tasks and flags; docs/index.md: where to put it."""
 
     shell: tyro.conf.Positional[Literal["bash", "zsh", "fish"]]
-    """For which shell."""
+    """The shell."""
 
 
 class Option(NamedTuple):

@@ -19,7 +19,7 @@ class ExportArgs:
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The run's folder, or a file that an agent was saved to."""
     out: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FILE.npz")]
-    """What to write."""
+    """The npz file to write."""
 
 
 def export(argv: list[str]) -> None:

@@ -20,7 +20,7 @@ class WatchArgs:
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The run's folder."""
     port: int = 0
-    """Where the page is; by default at a port that is free."""
+    """Port of the page; default: a free one."""
     no_browser: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Only print the address."""
 
