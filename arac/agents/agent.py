@@ -254,9 +254,11 @@ class Agent:
                 say(sentence)
             reached = agent.state.env_steps
             if reached >= target:
-                say(f"{folder} is already at {reached:,} of {target:,} steps; a higher number of steps lets it go on.")
+                say(
+                    f"{folder} is already at {reached:,} of {target:,} steps; pass a higher total_steps to extend the run."
+                )
                 return agent
-            say(f"{cls.algorithm.title} on {agent.env.id} goes on in {folder} from {reached:,} to {target:,} steps")
+            say(f"Resuming {cls.algorithm.title} on {agent.env.id} in {folder}: {reached:,} of {target:,} steps.")
             agent._train(target, run, progress_bar, callbacks)
         return agent
 

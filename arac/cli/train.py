@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class CallbackArgs:
-    """Callbacks. Results do not depend on them, and a run that is resumed needs it said again."""
+    """Callbacks. Results do not depend on them. Pass them again when you resume a run."""
 
     stop_at_return: Annotated[float | None, tyro.conf.arg(metavar="FLOAT")] = None
     """Stop when an evaluation gives the champion at least this mean return."""
@@ -49,11 +49,11 @@ class TrainArgs(Generic[ConfigT]):
     """Gymnasium id, such as Hopper-v5 or module:Name-v0, or a short name that `arac list envs` shows."""
     config: tyro.conf.OmitArgPrefixes[ConfigT]
     algo: str = "arac"
-    """Which algorithm: `arac list algos` shows them."""
+    """Algorithm to train; `arac list algos` lists them."""
     steps: int = 1_000_000
     """Environment steps to train for."""
     seed: int = 0
-    """Fixes every random number of the run."""
+    """Seed of every random number of the run."""
     run_dir: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
     """A new folder for the run; by default one below runs/, named after task, algorithm and seed."""
     preset: Literal["paper", "paper-letter", "published", "public-code", "none"] = "paper"
@@ -61,7 +61,7 @@ class TrainArgs(Generic[ConfigT]):
     paper's attraction and repulsion to the letter; published, public-code: ERL and CERL as their papers or their
     authors' programs have them; none: from plain defaults."""
     max_episode_steps: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
-    """A time limit per episode; needed where the environment has none."""
+    """Maximum steps of an episode; required if the environment has no time limit."""
     env_kwargs: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
     """Arguments for the environment's constructor; values as in TOML, and words as they are."""
     callback: tyro.conf.OmitArgPrefixes[CallbackArgs] = CallbackArgs()
@@ -69,16 +69,16 @@ class TrainArgs(Generic[ConfigT]):
 
 @dataclass(frozen=True)
 class ResumeArgs:
-    """Go on with a run, from its newest whole checkpoint, as if it had never stopped."""
+    """Resume a run from its newest intact checkpoint, with the same result as without interruption."""
 
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The run's folder."""
     steps: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
-    """A new total of environment steps, if it should go further than it was started for."""
+    """A higher total of environment steps, to extend the run."""
     workers: Annotated[int | Literal["auto"] | None, tyro.conf.arg(metavar="INT|auto")] = None
-    """Another number of worker processes from here on. Results do not depend on it."""
+    """Number of worker processes from now on. Results do not depend on it."""
     rollouts: Literal["local", "ray"] | None = None
-    """Another place for episodes from here on. Results do not depend on it."""
+    """Play episodes in local processes or as Ray tasks from now on. Results do not depend on it."""
     callback: tyro.conf.OmitArgPrefixes[CallbackArgs] = CallbackArgs()
 
 
@@ -89,9 +89,9 @@ class EvaluateArgs:
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The run's folder, or a file that an agent was saved to."""
     episodes: int = 100
-    """How many."""
+    """Number of episodes."""
     seed: int = 0
-    """Another number gives other episodes."""
+    """Seed of the episodes."""
 
 
 def train(argv: list[str]) -> None:
@@ -180,19 +180,23 @@ def _run(folder: Path, work: Callable[[], Result]) -> Result:
     try:
         return work()
     except Interrupted:
-        print(f"\nstopped; the checkpoint is written. Go on with: {how}", file=sys.stderr)
+        print(f"\nstopped; the checkpoint is saved. Resume with: {how}", file=sys.stderr)
         raise
     except KeyboardInterrupt:
         begun = (folder / "config.toml").exists()
-        what = f"stopped at once; the last checkpoint stands. Go on with: {how}" if begun else "stopped before it began"
+        what = (
+            f"stopped at once; the last checkpoints remain. Resume with: {how}" if begun else "stopped before it began"
+        )
         print(f"\n{what}", file=sys.stderr)
         raise
     except NotFinite:
         raise
     except EnvironmentFailure as error:
-        raise EnvironmentFailure(f"{error}\nThe last complete generation is saved. Go on with: {how}") from None
+        raise EnvironmentFailure(
+            f"{error}\nThe last complete generation is saved. Fix the cause, then resume with: {how}"
+        ) from None
     except StorageFailure as error:
-        raise StorageFailure(f"{error} When that is mended, go on with: {how}") from None
+        raise StorageFailure(f"{error} Fix this, then resume with: {how}") from None
 
 
 def _say_what_starts(agent: Any, steps: int, folder: Path) -> None:

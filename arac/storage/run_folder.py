@@ -252,7 +252,9 @@ def check_free(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; choose another --run-dir.")
     if (folder / "config.toml").exists():
-        raise UserError(f"{folder} already holds a run; go on with `arac resume {folder}` or choose another --run-dir.")
+        raise UserError(
+            f"{folder} already holds a run; resume it with `arac resume {folder}`, or choose another run_dir."
+        )
     begun = (folder / _BEGINNING).exists()  # by a process that was killed before the run was complete
     if folder.exists() and any(folder.iterdir()) and not begun:
         raise UserError(f"{folder} is not empty and holds no run; choose another --run-dir.")

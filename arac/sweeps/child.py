@@ -55,5 +55,5 @@ if __name__ == "__main__":
     end_with(int(lifeline))
     status = exit_status(lambda: carry_out(Job(**json.loads(job)), Path(folder), int(cpus)))
     if status == STOPPED:
-        _say("stopped; the checkpoint is written")
+        _say("stopped; the checkpoint is saved")
     sys.exit(status)

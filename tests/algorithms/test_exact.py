@@ -187,7 +187,7 @@ def test_a_run_whose_checkpoints_are_gone_is_refused_and_keeps_its_metrics(tmp_p
     trained("sac", tmp_path / "run", callback=lambda agent, _: agent.state.env_steps < 250)
     rows = (tmp_path / "run" / "evaluations.jsonl").read_bytes()
     shutil.rmtree(tmp_path / "run" / "checkpoints")
-    with pytest.raises(arac.UserError, match="no checkpoint to go on from"):
+    with pytest.raises(arac.UserError, match="no usable checkpoint"):
         resumed(tmp_path / "run")
     assert (tmp_path / "run" / "evaluations.jsonl").read_bytes() == rows
 

@@ -156,7 +156,7 @@ def test_a_full_disk_leaves_the_checkpoint_before_it_and_a_clear_sentence(size, 
     assert "status 3" in done.stdout
     assert done.stderr.count("\n") == 1
     assert "disk/run cannot be written (No space left on device)" in done.stderr
-    assert "steps are saved. When that is mended, go on with: " in done.stderr
+    assert "steps are saved. Fix this, then resume with: " in done.stderr
     assert list((tmp_path / "run").rglob("*.tmp")) == []
     assert is_sound(tmp_path / "run")
     assert_same_state(arac.resume(tmp_path / "run", say=lambda _: None), whole)

@@ -174,9 +174,9 @@ def test_on_ray_a_sweep_that_is_asked_to_stop_saves_first(cluster, tmp_path):
     process.send_signal(signal.SIGTERM)
     said, _ = process.communicate()
     assert process.returncode == 130, said
-    assert "what was trained is saved. Go on with:" in said
+    assert "the checkpoints are saved. Resume with:" in said
     assert none_is_left(sweep.runs)
-    assert "stopped; the checkpoint is written" in (sweep.runs / "logs" / f"{run.name}.log").read_text()
+    assert "stopped; the checkpoint is saved" in (sweep.runs / "logs" / f"{run.name}.log").read_text()
 
 
 def test_a_cluster_that_is_not_there_is_one_sentence(tmp_path):
