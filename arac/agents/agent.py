@@ -90,9 +90,7 @@ class Agent:
         spec = envs.check(env, max_episode_steps=max_episode_steps, kwargs=env_kwargs)
         settings, row = configured(self.algorithm.config, spec.id, config, preset=preset)
         if policy is not None and (idle := config.keys() & _OF_FLOW_POLICIES):
-            raise UserError(
-                f"{sorted(idle)[0]} belongs to arac's flow policy and has no effect on yours: leave it out."
-            )
+            raise UserError(f"{sorted(idle)[0]} has no effect on a custom policy: omit it.", fields=tuple(idle))
         check_policy(policy, self.algorithm, spec)
         description = RunSpec(self.algorithm, spec, check_seed(seed), settings, row, policy)
         description.outline()  # raises if the state does not fit into memory
@@ -235,7 +233,7 @@ class Agent:
         target = goal if total_steps is None else check_steps("total_steps", total_steps)
         if target < goal:
             raise UserError(f"The number of steps may only grow: the run was started for {goal:,}, got {target:,}.")
-        cls._check_kind(description)
+        cls._check_kind(description, folder, "resume")
         loop.check_run(description, target)
         loop.check_memory(description)
         chosen = {"workers": workers, "rollouts": rollouts}
@@ -254,9 +252,7 @@ class Agent:
                 say(sentence)
             reached = agent.state.env_steps
             if reached >= target:
-                say(
-                    f"{folder} is already at {reached:,} of {target:,} steps; pass a higher total_steps to extend the run."
-                )
+                say(f"{folder} is already at {reached:,} of {target:,} steps; pass a higher total_steps to extend it.")
                 return agent
             say(f"Resuming {cls.algorithm.title} on {agent.env.id} in {folder}: {reached:,} of {target:,} steps.")
             agent._train(target, run, progress_bar, callbacks)
@@ -395,10 +391,10 @@ class Agent:
         path = Path(path)
         if not path.is_dir():
             description, state = agent_file.read(path, env, policy)
-            cls._check_kind(description)
+            cls._check_kind(description, path)
             return cls._made(description, state)
         description, _ = run_folder.read(path, env, policy)
-        cls._check_kind(description)
+        cls._check_kind(description, path)
         state, _, skipped = checkpoint.load(path, description.outline(), description.differences)
         for reason in skipped:
             say(f"skipped {reason}")
@@ -407,11 +403,10 @@ class Agent:
         return agent
 
     @classmethod
-    def _check_kind(cls, description: RunSpec) -> None:
+    def _check_kind(cls, description: RunSpec, path: Path, call: str = "load") -> None:
         if description.algorithm is not cls.algorithm:
-            raise UserError(
-                f"This holds {description.algorithm.name}, not {cls.algorithm.name}; arac.load loads either."
-            )
+            found, wanted = description.algorithm.label, cls.algorithm.label
+            raise UserError(f"{path} holds an agent of {found}, not of {wanted}; {call} it with arac.{call}.")
 
     @classmethod
     def _made(cls, description: RunSpec, state: State, replay: ReplayBuffer | None = None) -> Self:

@@ -184,17 +184,14 @@ def _run(folder: Path, work: Callable[[], Result]) -> Result:
         raise
     except KeyboardInterrupt:
         begun = (folder / "config.toml").exists()
-        what = (
-            f"stopped at once; the last checkpoints remain. Resume with: {how}" if begun else "stopped before it began"
-        )
-        print(f"\n{what}", file=sys.stderr)
+        rest = f"at once; the last checkpoints remain. Resume with: {how}" if begun else "before it began"
+        print(f"\nstopped {rest}", file=sys.stderr)
         raise
     except NotFinite:
         raise
     except EnvironmentFailure as error:
-        raise EnvironmentFailure(
-            f"{error}\nThe last complete generation is saved. Fix the cause, then resume with: {how}"
-        ) from None
+        saved = "The last complete generation is saved"
+        raise EnvironmentFailure(f"{error}\n{saved}. Fix the cause, then resume with: {how}") from None
     except StorageFailure as error:
         raise StorageFailure(f"{error} Fix this, then resume with: {how}") from None
 

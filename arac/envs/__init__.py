@@ -101,7 +101,7 @@ def _first_observation(env: gymnasium.Env, env_id: str) -> Any:
     try:
         return env.reset(seed=0)[0]
     except Exception as error:  # an environment may raise anything
-        raise UserError(f"The environment {env_id!r} cannot be reset: {in_a_line(error)}") from None
+        raise UserError(f"Cannot reset the environment {env_id!r}: {in_a_line(error)}") from None
 
 
 def make(spec: EnvSpec) -> gymnasium.Env:
@@ -132,7 +132,9 @@ def can_be_imported(spec: EnvSpec) -> bool:
 
 def not_importable(name: str) -> UserError:
     """Return the error for an object that worker processes would have to import and cannot."""
-    return UserError(f"{name} cannot be imported by worker processes: use workers=0, or put it into a module by name.")
+    return UserError(
+        f"{name} cannot be imported by worker processes: use workers=0, or define it at the top level of a module."
+    )
 
 
 def is_found(maker: Callable[..., Any]) -> bool:
@@ -167,9 +169,7 @@ def _make(source: str | RegisteredEnv | Maker, max_episode_steps: int | None, kw
         known = [*gymnasium.registry, *tasks.TASKS]
         raise UserError(f"There is no environment {env_id!r}.{suggestion(env_id, known)}") from None
     except Exception as error:  # a constructor may raise anything
-        raise UserError(
-            f"The environment {env_id!r} cannot be made: {in_a_line(error)}{_if_not_found(error)}"
-        ) from None
+        raise UserError(f"Cannot create the environment {env_id!r}: {in_a_line(error)}{_if_not_found(error)}") from None
     flat_box = isinstance(env.observation_space, Box) and len(env.observation_space.shape) == 1
     if flat_box or isinstance(env.observation_space, gymnasium.spaces.Discrete):
         return env
@@ -181,7 +181,7 @@ def _if_not_found(error: Exception) -> str:
 
     The command does not import modules of the current folder, so that a run folder from somebody else cannot name one.
     """
-    return " PYTHONPATH=. before the command finds modules of this folder." if isinstance(error, ImportError) else ""
+    return " Set PYTHONPATH=. to import modules from the current folder." if isinstance(error, ImportError) else ""
 
 
 def _before_flattening(env: gymnasium.Env) -> gymnasium.Env:

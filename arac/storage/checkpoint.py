@@ -115,7 +115,7 @@ def load(
             if different := differences(found.run):
                 raise UserError(
                     f"{folder} was trained with another configuration than its config.toml says now "
-                    f"({'; '.join(different)}): put that back, or begin another run with `arac train`."
+                    f"({'; '.join(different)}): restore these settings, or start another run with `arac train`."
                 )
             state = read_state(path, found, outline)
             if replay is not None:

@@ -61,7 +61,7 @@ def _outcome(entry: Entry) -> str:
         found = "" if entry.champion_return is None else f", return {entry.champion_return:,.1f}"
         return f"finished at {entry.env_steps:,} steps{found}"
     last = shorten(entry.said.splitlines()[-1], 160, placeholder="…") if entry.said else ""
-    return f"failed for good: {last}" if entry.state == "failed" else f"failed, and is tried again: {last}"
+    return f"failed, no retries left: {last}" if entry.state == "failed" else f"failed, will be retried: {last}"
 
 
 def summary(ledger: Ledger) -> str:

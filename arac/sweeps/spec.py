@@ -131,7 +131,7 @@ class _Reader:
             if part == "grid" and not (isinstance(grid[name], list) and grid[name]):
                 self._refuse(f"{name} must be a list of at least one value, got {grid[name]!r}.", *path)
             if part == "grid" and name in fixed:
-                self._refuse(f"{name} stands in settings and in grid; leave one of them out.", *path)
+                self._refuse(f"{name} is in both [settings] and [grid]; remove one.", *path)
         for values in product(*grid.values()):
             given = {**fixed, **dict(zip(grid, values, strict=True))}
             named = tuple(f"{name}={_in_a_name(_as_setting(given[name]))}" for name in grid)
@@ -214,7 +214,7 @@ class _Reader:
             return
         twice = [job for job in jobs if job.name == name]
         key = "grid" if twice[0].settings != twice[1].settings else self._repeated()
-        self._refuse(f"{count} runs would have the name {name}: something stands in it more than once.", key)
+        self._refuse(f"{count} runs would have the name {name}: an entry is listed twice.", key)
 
     def _repeated(self) -> str:
         """Return the key of the list that has something twice."""

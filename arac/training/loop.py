@@ -113,6 +113,6 @@ def _check_finite(state: State, evaluation: Evaluation | None) -> None:
         broken = pytree_io.not_finite(state)
     if broken:
         raise NotFinite(
-            f"{broken[0]} is no longer finite after {state.env_steps:,} steps; what is kept is the generation before. "
-            "Begin another run with a lower learning rate or a bounded reward."
+            f"{broken[0]} is no longer finite after {state.env_steps:,} steps; the previous generation is kept. "
+            "Start another run with a lower learning rate or a bounded reward."
         )

@@ -122,7 +122,7 @@ def test_a_run_of_a_local_sweep_that_is_killed_goes_on(reference, tmp_path):
     os.kill(pids_of(sweep.wait_for_work(process))[0], signal.SIGKILL)
     said, _ = process.communicate()
     assert process.returncode == 0, said
-    assert "failed, and is tried again: it was killed by SIGKILL" in said
+    assert "failed, will be retried: it was killed by SIGKILL" in said
     assert sweep.digests() == {name: files for name, files in reference.items() if "seed0" in name}
 
 

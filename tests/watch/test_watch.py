@@ -297,7 +297,7 @@ def rename(run):
     [
         (remove_config, "This run cannot be read: there is no config.toml in it."),
         (damage_evaluations, "line 1 of its evaluations.jsonl is not an evaluation: it is not JSON."),
-        (link_evaluations, "evaluations.jsonl is a link, or not what a run has there; remove it first."),
+        (link_evaluations, "evaluations.jsonl must be an ordinary file or folder, not a link; remove it."),
         (rename, "is gone."),
     ],
 )
