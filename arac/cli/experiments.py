@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from arac.cli.common import parse, say_stopped
+from arac.cli.common import log_stopped, parse
 from arac.errors import EnvironmentFailure, UserError
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def reproduce(argv: list[str]) -> None:
         except UserError as nothing_to_show:
             raise failure or nothing_to_show from None
     except KeyboardInterrupt as stop:
-        say_stopped(stop, ["reproduce", *argv], kept=bool(planned))
+        log_stopped(stop, ["reproduce", *argv], kept=bool(planned))
         raise
     print(f"\n{said}\ntables, numbers and pictures: {out}", flush=True)
     if failure is not None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from arac.cli.common import parse, say
+from arac.cli.common import log, parse
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,6 @@ def export(argv: list[str]) -> None:
     from arac.agents.classes import load
 
     args = parse(ExportArgs, "export", argv)
-    agent = load(args.run, say=say)
+    agent = load(args.run, log=log)
     agent.export(args.out)
-    say(f"{agent.algorithm.title} on {agent.env.id}, trained for {agent.state.env_steps:,} steps: {args.out}")
+    log(f"{agent.algorithm.title} on {agent.env.id}, trained for {agent.state.env_steps:,} steps: {args.out}")

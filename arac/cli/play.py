@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import tyro
 
-from arac.cli.common import has_screen, parse, say
+from arac.cli.common import has_screen, log, parse
 from arac.errors import UserError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def play(argv: list[str]) -> None:
     args = parse(PlayArgs, "play", argv)
     _check(args)
     keep_between_runs()
-    agent = load(args.run, say=say)
+    agent = load(args.run, log=log)
     if args.video is None and not has_screen():
         raise UserError("There is no screen to open a window on; `--video FILE.mp4` films it instead.")
     policies = [member.policy for member in agent.population]
@@ -152,6 +152,6 @@ def _shown(env: "EnvSpec", tasks: list[list["Task"]], cast: list[int]) -> Iterat
     for number, member in who:
         episode = next(shown, None)
         if episode is None:
-            say("the window was closed")
+            log("the window was closed")
             return
         yield number, member, episode

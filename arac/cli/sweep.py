@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from arac.cli.common import parse, program, say_stopped
+from arac.cli.common import log_stopped, parse, program
 from arac.errors import UserError
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def sweep(argv: list[str]) -> None:
         if jobs:
             carry_out(jobs, folder, engine, retries=args.retries, on_finish=on_finish)
     except KeyboardInterrupt as stop:
-        say_stopped(stop, ["sweep", *argv])
+        log_stopped(stop, ["sweep", *argv])
         raise
     shown = args.keep or folder
     print(f"all runs are finished. Next:\n  {program()} report {shown} --out {folder / 'report'}")

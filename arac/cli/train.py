@@ -4,11 +4,11 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, TypeVar, get_args
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 
-from arac.cli.common import can_print, keyword_arguments, parse, peek, program, say, terminal_width
+from arac.cli.common import can_print, keyword_arguments, log, parse, peek, program, terminal_width
 from arac.errors import EnvironmentFailure, Interrupted, NotFinite, StorageFailure
 
 ConfigT = TypeVar("ConfigT")
@@ -56,7 +56,7 @@ class TrainArgs(Generic[ConfigT]):
     """Seed of every random number of the run."""
     run_dir: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
     """A new folder for the run; by default one below runs/, named after task, algorithm and seed."""
-    preset: Literal["paper", "paper-letter", "published", "public-code", "none"] = "paper"
+    preset: Annotated[str, tyro.conf.arg(metavar="NAME")] = "paper"
     """paper: start from the paper's parameters for this task (for ERL, its authors'); paper-letter: and from the
     paper's attraction and repulsion to the letter; published, public-code: ERL and CERL as their papers or their
     authors' programs have them; none: from plain defaults."""
@@ -106,10 +106,7 @@ def train(argv: list[str]) -> None:
 
     keep_between_runs()
     algorithm = find(peek(argv, "--algo") or "arac")
-    preset: Any = peek(argv, "--preset") or "paper"
-    preset = (
-        preset if preset in get_args(presets.Preset) else "paper"
-    )  # an invalid preset is refused below, with all other flags
+    preset = peek(argv, "--preset") or "paper"
 
     def read(env_id: str) -> TrainArgs[Any]:
         defaults, _ = presets.configured(algorithm.config, env_id, {}, preset=preset)
@@ -134,10 +131,10 @@ def train(argv: list[str]) -> None:
     name = run_name(agent.env.id, algorithm.name, args.seed)
     folder = args.run_dir or run_folder.fresh_folder(Path("runs"), name)
     run_folder.check_free(folder)
-    _say_what_starts(agent, args.steps, folder)
+    _log_start(agent, args.steps, folder)
     _run(folder, lambda: agent.learn(args.steps, run_dir=folder, progress_bar=True, callback=callback))
-    _say_if_stopped(agent, args.steps)
-    _say_what_came_out(agent, folder)
+    _log_early_stop(agent, args.steps)
+    _log_result(agent, folder)
 
 
 def resume(argv: list[str]) -> None:
@@ -150,9 +147,9 @@ def resume(argv: list[str]) -> None:
     args = parse(ResumeArgs, "resume", argv)
     callback = args.callback.made()
     chosen = {"total_steps": args.steps, "workers": args.workers, "rollouts": args.rollouts, "callback": callback}
-    resumed = _run(args.run, lambda: classes.resume(args.run, **chosen, progress_bar=True, say=say))
-    _say_if_stopped(resumed, run_folder.read_config(args.run)["steps"])
-    _say_what_came_out(resumed, args.run)
+    resumed = _run(args.run, lambda: classes.resume(args.run, **chosen, progress_bar=True, log=log))
+    _log_early_stop(resumed, run_folder.read_config(args.run)["steps"])
+    _log_result(resumed, args.run)
 
 
 def evaluate(argv: list[str]) -> None:
@@ -164,7 +161,7 @@ def evaluate(argv: list[str]) -> None:
 
     keep_between_runs()
     args = parse(EvaluateArgs, "evaluate", argv)
-    agent = load(args.run, say=say)
+    agent = load(args.run, log=log)
     progress = Progress()
     with episode_bar(progress, args.episodes):
         score = agent.evaluate(args.episodes, seed=args.seed, progress=progress)
@@ -196,7 +193,7 @@ def _run(folder: Path, work: Callable[[], Result]) -> Result:
         raise StorageFailure(f"{error} Fix this, then resume with: {how}") from None
 
 
-def _say_what_starts(agent: Any, steps: int, folder: Path) -> None:
+def _log_start(agent: Any, steps: int, folder: Path) -> None:
     env, preset = agent.env, agent.description.preset
     settings = "plain defaults, with your flags"
     if preset:
@@ -208,15 +205,15 @@ def _say_what_starts(agent: Any, steps: int, folder: Path) -> None:
     print(f"{steps:,} environment steps, seed {agent.description.seed}, into {folder}", flush=True)
 
 
-def _say_if_stopped(agent: Any, steps: int) -> None:
+def _log_early_stop(agent: Any, steps: int) -> None:
     """Print that the run ended early; of the command's callbacks only `StopAtReturn` can end it."""
     if agent.state.env_steps < steps:
         print(
-            f"stopped at {agent.state.env_steps:,} of {steps:,} steps: the champion has the return that was asked for"
+            f"stopped at {agent.state.env_steps:,} of {steps:,} steps: the champion has the return of --stop-at-return"
         )
 
 
-def _say_what_came_out(agent: Any, folder: Path) -> None:
+def _log_result(agent: Any, folder: Path) -> None:
     from arac.analysis import run_curve
     from arac.storage import metrics
 

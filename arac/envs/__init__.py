@@ -53,12 +53,15 @@ def check(env: str | Maker, *, max_episode_steps: int | None = None, kwargs: dic
     wanted = tasks.full_name(env) if isinstance(env, str) else env
     env_id = wanted if isinstance(wanted, str) else name_of(wanted)
     if max_episode_steps is not None and max_episode_steps < 1:
-        raise UserError(f"max_episode_steps must be at least 1 for {env_id}, got {max_episode_steps}.")
+        raise UserError(
+            f"max_episode_steps must be at least 1, got {max_episode_steps}.", fields=("max_episode_steps",)
+        )
     made = _make(wanted, max_episode_steps, kwargs or {})
     try:
         limit = _time_limit(made)
         if limit is None:
-            raise UserError(f"{env_id} has no time limit; give one with max_episode_steps (--max-episode-steps).")
+            told = f"{env_id} has no time limit; give one with max_episode_steps (--max-episode-steps)."
+            raise UserError(told, fields=("max_episode_steps",))
         actions = made.action_space
         if not isinstance(actions, Box) or not np.issubdtype(actions.dtype, np.floating):
             raise UserError(f"{env_id} has {type(actions).__name__} actions; ARAC needs a continuous Box of floats.")
@@ -167,7 +170,7 @@ def _make(source: str | RegisteredEnv | Maker, max_episode_steps: int | None, kw
                     env = TimeLimit(env, max_episode_steps)
     except gymnasium.error.UnregisteredEnv:
         known = [*gymnasium.registry, *tasks.TASKS]
-        raise UserError(f"There is no environment {env_id!r}.{suggestion(env_id, known)}") from None
+        raise UserError(f"There is no environment {env_id!r}.{suggestion(env_id, known)}", fields=("env",)) from None
     except Exception as error:  # a constructor may raise anything
         raise UserError(f"Cannot create the environment {env_id!r}: {in_a_line(error)}{_if_not_found(error)}") from None
     flat_box = isinstance(env.observation_space, Box) and len(env.observation_space.shape) == 1

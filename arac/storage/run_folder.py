@@ -220,9 +220,8 @@ def _config(description: RunSpec, steps: int, made_with: dict[str, str]) -> byte
     except TypeError as error:
         raise not_plain(error) from None
     if len(data) > _CONFIG_LIMIT:
-        raise UserError(
-            f"env_kwargs are too long: config.toml would have {len(data):,} bytes, the limit is {_CONFIG_LIMIT:,}."
-        )
+        told = f"env_kwargs are too long: config.toml would have {len(data):,} bytes, the limit is {_CONFIG_LIMIT:,}."
+        raise UserError(told, fields=("env_kwargs",))
     return data
 
 
@@ -254,9 +253,7 @@ def check_free(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; choose another --run-dir.")
     if (folder / "config.toml").exists():
-        raise UserError(
-            f"{folder} already holds a run; resume it with `arac resume {folder}`, or choose another --run-dir."
-        )
+        raise UserError(f"{folder} already holds a run; use `arac resume {folder}`, or choose another --run-dir.")
     begun = (folder / _BEGINNING).exists()  # by a process that was killed before the run was complete
     if folder.exists() and any(folder.iterdir()) and not begun:
         raise UserError(f"{folder} is not empty and holds no run; choose another --run-dir.")

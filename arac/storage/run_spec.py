@@ -154,7 +154,7 @@ def check_seed(seed: object) -> int:
         UserError: if it is not a whole number from 0 to 2**32 - 1.
     """
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
-        raise UserError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed!r}.")
+        raise UserError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed!r}.", fields=("seed",))
     return seed
 
 
@@ -168,7 +168,7 @@ def check_policy(policy: type[CustomPolicy] | None, algorithm: Algorithm, env: E
         return
     if not algorithm.takes_policy:
         able = ", ".join(name for name, one in registry.ALGORITHMS.items() if one.takes_policy)
-        raise UserError(f"{algorithm.name} does not support custom policies; these do: {able}.")
+        raise UserError(f"{algorithm.name} does not support custom policies; these do: {able}.", fields=("policy",))
     custom.check(policy, env)
 
 
@@ -182,7 +182,9 @@ def _check_same_policy(then: str | None, policy: type[CustomPolicy] | None) -> N
 
 def not_plain(error: TypeError) -> UserError:
     """Return the error for keyword arguments of an environment that cannot be saved."""
-    return UserError(f"env_kwargs must be numbers, strings, lists or dicts to be saved ({error}).")
+    return UserError(
+        f"env_kwargs must be numbers, strings, lists or dicts to be saved ({error}).", fields=("env_kwargs",)
+    )
 
 
 def _flat(identity: dict[str, Any]) -> dict[str, Any]:

@@ -44,14 +44,14 @@ class Display:
         if self._live is not None:
             self._live.update(table(self._ledger, room_on(self._live.console)), refresh=True)
         elif self._shown and time.monotonic() > self._last + HEARTBEAT:
-            self._say(summary(self._ledger))
+            self._log(summary(self._ledger))
 
     def tell(self, entry: Entry) -> None:
         """Print the outcome of a run's attempt, where there is no live table."""
         if self._live is None and self._shown:
-            self._say(f"{entry.job.name}: {_outcome(entry)}")
+            self._log(f"{entry.job.name}: {_outcome(entry)}")
 
-    def _say(self, line: str) -> None:
+    def _log(self, line: str) -> None:
         print(line, flush=True)
         self._last = time.monotonic()
 

@@ -101,8 +101,8 @@ class _Reader:
             return checked(algorithm, task, job)
         except UserError as error:
             given = [(part, *_path(self._table[part], name, algorithm.name)) for part, name in self._given(algorithm)]
-            named = [path for path in given if path[-1] in error.fields]
-            self._refuse(f"{name}: {error}", *(named[0] if named else ("steps",)))
+            named = [path for path in [*given, *((key,) for key in self._table)] if path[-1] in error.fields]
+            self._refuse(f"{name}: {error}", *(named[0] if named else ()))
 
     def _given(self, algorithm: Algorithm) -> Iterator[tuple[str, str]]:
         """Yield the part and the name of each setting for an algorithm."""
@@ -122,9 +122,7 @@ class _Reader:
         for part, name in self._given(algorithm):
             path = part, *_path(self._table[part], name, algorithm.name)
             if name not in known:
-                elsewhere = (
-                    f" If it is for another algorithm, put it into [{part}.ALGORITHM]." if len(path) == 2 else ""
-                )
+                elsewhere = f" Put a setting of another algorithm into [{part}.ALGORITHM]." if len(path) == 2 else ""
                 self._refuse(f"{algorithm.title} has no setting {name!r}.{suggestion(name, known) or elsewhere}", *path)
             if name == "rollouts":
                 self._refuse("the runs of a sweep play their own episodes; leave rollouts out.", *path)
@@ -232,8 +230,8 @@ class _Reader:
 
     def _refuse(self, sentence: str, *path: str) -> NoReturn:
         line = line_of(self._text, path)
-        where = f"{self._name}, line {line}" if line else f"{self._name}, {'.'.join(path)}"
-        raise UserError(f"{where}: {sentence}")
+        where = [self._name, *([f"line {line}"] if line else [".".join(path)] if path else [])]
+        raise UserError(f"{', '.join(where)}: {sentence}")
 
 
 def line_of(text: str, path: tuple[str, ...]) -> int | None:

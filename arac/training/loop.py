@@ -78,13 +78,13 @@ def check_run(description: RunSpec, total_steps: int) -> None:
         raise UserError(
             f"warmup_steps ({config.warmup_steps:,}) is longer than the run ({total_steps:,} steps): nothing would be "
             "learned; lower --warmup-steps or raise --steps.",
-            fields=("warmup_steps",),
+            fields=("warmup_steps", "steps"),
         )
     if config.replay_capacity < env.max_episode_steps:
         raise UserError(
             f"replay_capacity ({config.replay_capacity:,}) must hold at least one episode "
             f"({env.max_episode_steps:,} steps here).",
-            fields=("replay_capacity",),
+            fields=("replay_capacity", "max_episode_steps"),
         )
 
 

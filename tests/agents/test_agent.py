@@ -143,6 +143,12 @@ def test_a_run_folder_loads_too(tmp_path):
     assert loaded.state.env_steps == agent.state.env_steps
 
 
+def test_the_earlier_name_of_log_warns(tmp_path):
+    arac.SAC("InvertedPendulum-v5", **SMALL).save(tmp_path / "sac.safetensors")
+    with pytest.deprecated_call(match="use log"):
+        arac.load(tmp_path / "sac.safetensors", say=print)
+
+
 def test_another_algorithms_file_is_refused_by_name(tmp_path):
     arac.SAC("InvertedPendulum-v5", **SMALL).save(tmp_path / "sac.safetensors")
     with pytest.raises(arac.UserError, match="holds an agent of SAC, not of ARAC"):
@@ -198,7 +204,7 @@ def test_an_environment_from_a_function_trains_and_is_loaded_and_resumed_with_it
             arac.load(path)
     with pytest.raises(arac.UserError, match="was made by a function"):
         arac.resume(tmp_path / "run")
-    assert arac.resume(tmp_path / "run", env=pendulum, say=lambda _: None).state.env_steps >= 60
+    assert arac.resume(tmp_path / "run", env=pendulum, log=lambda _: None).state.env_steps >= 60
     with pytest.raises(arac.UserError, match=r"environment\.id is"):
         arac.resume(tmp_path / "run", env=other_pendulum, total_steps=80)
 

@@ -33,7 +33,7 @@ def trained(folder, *, callback=None, **settings):
 
 
 def resumed(folder):
-    return arac.resume(folder, policy=KumaraswamyPolicy, say=lambda _: None)
+    return arac.resume(folder, policy=KumaraswamyPolicy, log=lambda _: None)
 
 
 @pytest.fixture(scope="module")

@@ -146,7 +146,7 @@ def test_it_says_which_checkpoint_a_resume_would_use(run):
     older, newer = (int(path.name) for path in checkpoint.list_checkpoints(run))
     damaged_state(run)
     assert findings(run)[-1] == ("sound", f"`arac resume {run}` resumes at {older} steps")
-    agent = arac.resume(run, say=lambda _: None, callback=lambda *_: False)
+    agent = arac.resume(run, log=lambda _: None, callback=lambda *_: False)
     assert agent.state.env_steps > older
     assert ("note", f"checkpoints/{newer:012d}.broken was found broken by an earlier resume and set aside") in findings(
         run
@@ -179,7 +179,7 @@ def test_it_says_of_every_checkpoint_what_resume_would(run):
     rehash(run, mark={**table["mark"], "row": 10**9})
     assert any(level == "damaged" and "outside of replay" in text for level, text in findings(run))
     said = []
-    arac.resume(run, say=said.append, callback=lambda *_: False)
+    arac.resume(run, log=said.append, callback=lambda *_: False)
     assert any("outside of replay" in sentence for sentence in said)
 
 
@@ -191,5 +191,5 @@ def test_what_a_killed_process_left_is_noted_and_removed_by_resume(run):
     noted = [text for level, text in findings(run) if level == "note"]
     assert any("checkpoints/.000000000999.tmp was being written when a process died" in text for text in noted)
     assert any("evaluations.jsonl: 22 bytes are newer than the checkpoint" in text for text in noted)
-    arac.resume(run, say=lambda _: None, callback=lambda *_: False)
+    arac.resume(run, log=lambda _: None, callback=lambda *_: False)
     assert [level for level, _ in findings(run) if level != "sound"] == []

@@ -190,6 +190,7 @@ HEAD = 'algorithms = ["arac", "sac"]\ntasks = ["Hopper"]\n'
         (HEAD + "[resources]\ncpu = 1", r"line 4: there is no 'cpu'. Did you mean cpus"),
         (HEAD + "[env_kwargs]\nwind = {x = 1}", r"line 4: wind must be a number, a word or a list"),
         (HEAD + "[env_kwargs]\nwind = 1", r"line 2: .*wind"),
+        (HEAD + "[settings]\nwarmup_steps = 2_000_000", r"line 4: .*, the warm-up of"),
         (HEAD + "max_episode_steps = 0", r"line 3: max_episode_steps must be a whole number above 0"),
     ],
 )
