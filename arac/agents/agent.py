@@ -234,8 +234,7 @@ class Agent:
         description, goal = run_folder.read(folder, env, policy)
         target = goal if total_steps is None else check_steps("total_steps", total_steps)
         if target < goal:
-            told = f"The number of steps may only grow: the run was started for {goal:,}, got {target:,}."
-            raise UserError(told, fields=("total_steps",))
+            raise UserError(f"total_steps may only grow: it was {goal:,}, got {target:,}.", fields=("total_steps",))
         cls._check_kind(description, folder, "resume")
         loop.check_run(description, target)
         loop.check_memory(description)
@@ -422,10 +421,9 @@ class Agent:
 
 
 def _log_or_say(log: Callable[[str], None], say: Callable[[str], None] | None) -> Callable[[str], None]:
-    if say is None:
-        return log
-    warnings.warn("say is deprecated; use log.", DeprecationWarning, stacklevel=3)
-    return say
+    if say is not None:
+        warnings.warn("say is deprecated; use log.", DeprecationWarning, stacklevel=3)
+    return say or log
 
 
 def _version_notes(folder: Path) -> list[str]:

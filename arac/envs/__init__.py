@@ -60,8 +60,7 @@ def check(env: str | Maker, *, max_episode_steps: int | None = None, kwargs: dic
     try:
         limit = _time_limit(made)
         if limit is None:
-            told = f"{env_id} has no time limit; give one with max_episode_steps (--max-episode-steps)."
-            raise UserError(told, fields=("max_episode_steps",))
+            raise UserError(f"{env_id} has no time limit; set max_episode_steps.", fields=("max_episode_steps",))
         actions = made.action_space
         if not isinstance(actions, Box) or not np.issubdtype(actions.dtype, np.floating):
             raise UserError(f"{env_id} has {type(actions).__name__} actions; ARAC needs a continuous Box of floats.")
@@ -74,6 +73,7 @@ def check(env: str | Maker, *, max_episode_steps: int | None = None, kwargs: dic
             raise UserError(f"{env_id} has observations {observations}; ARAC needs numbers.")
         if (shape := np.shape(_first_observation(made, env_id))) != observations.shape:
             raise UserError(f"{env_id} gives observations of shape {shape}, but its space says {observations.shape}.")
+        unflattened = made.env if isinstance(made, gymnasium.wrappers.FlattenObservation) else made
         return EnvSpec(
             id=env_id,
             source=_source(env_id) if isinstance(wanted, str) else wanted,
@@ -83,7 +83,7 @@ def check(env: str | Maker, *, max_episode_steps: int | None = None, kwargs: dic
             low=actions.low.astype(np.float64),
             high=actions.high.astype(np.float64),
             action_dtype=actions.dtype,
-            observation_space=_before_flattening(made).observation_space,
+            observation_space=unflattened.observation_space,
             kwargs=dict(kwargs or {}),
         )
     finally:
@@ -172,23 +172,13 @@ def _make(source: str | RegisteredEnv | Maker, max_episode_steps: int | None, kw
         known = [*gymnasium.registry, *tasks.TASKS]
         raise UserError(f"There is no environment {env_id!r}.{suggestion(env_id, known)}", fields=("env",)) from None
     except Exception as error:  # a constructor may raise anything
-        raise UserError(f"Cannot create the environment {env_id!r}: {in_a_line(error)}{_if_not_found(error)}") from None
+        # The command does not import modules of the current folder, so that somebody else's run folder cannot name one.
+        hint = " Set PYTHONPATH=. to import modules from the current folder." if isinstance(error, ImportError) else ""
+        raise UserError(f"Cannot create the environment {env_id!r}: {in_a_line(error)}{hint}") from None
     flat_box = isinstance(env.observation_space, Box) and len(env.observation_space.shape) == 1
     if flat_box or isinstance(env.observation_space, gymnasium.spaces.Discrete):
         return env
     return gymnasium.wrappers.FlattenObservation(env)
-
-
-def _if_not_found(error: Exception) -> str:
-    """Return a hint on PYTHONPATH for an error of importing, else an empty string.
-
-    The command does not import modules of the current folder, so that a run folder from somebody else cannot name one.
-    """
-    return " Set PYTHONPATH=. to import modules from the current folder." if isinstance(error, ImportError) else ""
-
-
-def _before_flattening(env: gymnasium.Env) -> gymnasium.Env:
-    return env.env if isinstance(env, gymnasium.wrappers.FlattenObservation) else env
 
 
 @contextmanager
