@@ -172,7 +172,7 @@ def test_episodes_can_be_cut_short(spec, tmp_path):
 def test_a_path_that_is_none_is_refused_before_anything_is_drawn(name, spec, tmp_path):
     (tmp_path / "folder.mp4").mkdir()
     with pytest.raises(
-        UserError, match=r"ends in \.mp4 or \.gif, got|There is no folder .*/missing; make|is a folder; give"
+        UserError, match=r"ends in \.mp4 or \.gif, got|There is no folder .*/missing; create|is a folder; give"
     ):
         film(spec, POLICIES, ["a", "b", "c"], tmp_path / name)
 
