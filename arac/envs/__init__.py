@@ -53,9 +53,8 @@ def check(env: str | Maker, *, max_episode_steps: int | None = None, kwargs: dic
     wanted = tasks.full_name(env) if isinstance(env, str) else env
     env_id = wanted if isinstance(wanted, str) else name_of(wanted)
     if max_episode_steps is not None and max_episode_steps < 1:
-        raise UserError(
-            f"max_episode_steps must be at least 1, got {max_episode_steps}.", fields=("max_episode_steps",)
-        )
+        told = f"max_episode_steps must be at least 1 for {env_id}, got {max_episode_steps}."
+        raise UserError(told, fields=("max_episode_steps",))
     made = _make(wanted, max_episode_steps, kwargs or {})
     try:
         limit = _time_limit(made)
