@@ -109,13 +109,13 @@ bench: .venv/.train  ## how fast it is: against the machine's limit, growth, pha
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[peers]'
 	@touch $@
 
-bench-peers: .venv/.train .venv-peers/.ready  ## whole runs against SBX and Stable-Baselines3, in an environment of their own: 20 minutes
+bench-peers: .venv/.train .venv-peers/.ready  ## whole runs against SBX and Stable-Baselines3, in a separate environment: 20 minutes
 	$(BIN)/python -m benchmarks.speed peers --out results/bench
 
 against-sb3: .venv-peers/.ready  ## what TD3 and SAC learn beside Stable-Baselines3's: half an hour
 	.venv-peers/bin/python -m benchmarks.against_sb3
 
-test-sb3: .venv-peers/.ready  ## our agents in Stable-Baselines3's own evaluation, in an environment of its own: a minute
+test-sb3: .venv-peers/.ready  ## our agents in Stable-Baselines3's evaluation, in a separate environment: a minute
 	.venv-peers/bin/python -m pytest tests/agents/test_sb3.py
 
 clean:  ## removes .venv and caches

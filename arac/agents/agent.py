@@ -14,7 +14,7 @@ import numpy as np
 from arac import envs
 from arac.agents.members import Member, Members
 from arac.algorithms.base import Context, Evaluation, State, init_replay
-from arac.algorithms.presets import Preset, configured
+from arac.algorithms.presets import configured
 from arac.algorithms.registry import Algorithm
 from arac.envs import EnvSpec, Maker
 from arac.errors import Interrupted, UserError
@@ -64,7 +64,7 @@ class Agent:
         env: str | Maker,
         *,
         seed: int = 0,
-        preset: Preset | bool = "paper",
+        preset: str | bool = "paper",
         max_episode_steps: int | None = None,
         env_kwargs: dict[str, Any] | None = None,
         policy: type[CustomPolicy] | None = None,
@@ -90,9 +90,7 @@ class Agent:
         spec = envs.check(env, max_episode_steps=max_episode_steps, kwargs=env_kwargs)
         settings, row = configured(self.algorithm.config, spec.id, config, preset=preset)
         if policy is not None and (idle := config.keys() & _OF_FLOW_POLICIES):
-            raise UserError(
-                f"{sorted(idle)[0]} belongs to arac's flow policy and has no effect on yours: leave it out."
-            )
+            raise UserError(f"{sorted(idle)[0]} has no effect on a custom policy: omit it.", fields=tuple(sorted(idle)))
         check_policy(policy, self.algorithm, spec)
         description = RunSpec(self.algorithm, spec, check_seed(seed), settings, row, policy)
         description.outline()  # raises if the state does not fit into memory
@@ -207,7 +205,8 @@ class Agent:
         rollouts: Literal["local", "ray"] | None = None,
         progress_bar: bool = False,
         callback: Callbacks = None,
-        say: Callable[[str], None] = warnings.warn,
+        log: Callable[[str], None] = warnings.warn,
+        say: Callable[[str], None] | None = None,
     ) -> Self:
         """Resume a run from its newest intact checkpoint, exactly as if it had never stopped.
 
@@ -221,7 +220,8 @@ class Agent:
                 it.
             progress_bar: as for `learn`.
             callback: as for `learn`.
-            say: called with one sentence at a time about the state of the run, before training begins.
+            log: called with one sentence at a time about the state of the run, before training begins.
+            say: deprecated name of `log`.
 
         Returns:
             The agent, after training to the run's number of steps.
@@ -230,12 +230,12 @@ class Agent:
             UserError: if the folder holds no run of this algorithm, or `total_steps` is lower than before.
             EnvironmentFailure, StorageFailure, KeyboardInterrupt: as for `learn`.
         """
-        folder, callbacks = Path(run_dir), as_list(callback)
+        folder, callbacks, log = Path(run_dir), as_list(callback), _log_or_say(log, say)
         description, goal = run_folder.read(folder, env, policy)
         target = goal if total_steps is None else check_steps("total_steps", total_steps)
         if target < goal:
-            raise UserError(f"The number of steps may only grow: the run was started for {goal:,}, got {target:,}.")
-        cls._check_kind(description)
+            raise UserError(f"total_steps may only grow: it was {goal:,}, got {target:,}.", fields=("total_steps",))
+        cls._check_kind(description, folder, "resume")
         loop.check_run(description, target)
         loop.check_memory(description)
         chosen = {"workers": workers, "rollouts": rollouts}
@@ -250,13 +250,13 @@ class Agent:
                 run.set_total_steps(target)
             agent = cls._made(here, state, replay)
             agent._fitness = fitness_at(folder, state.env_steps)
-            for sentence in [*found, *_said_of_versions(folder)]:
-                say(sentence)
+            for sentence in [*found, *_version_notes(folder)]:
+                log(sentence)
             reached = agent.state.env_steps
             if reached >= target:
-                say(f"{folder} is already at {reached:,} of {target:,} steps; a higher number of steps lets it go on.")
+                log(f"{folder} is already at {reached:,} of {target:,} steps; pass a higher total_steps to extend it.")
                 return agent
-            say(f"{cls.algorithm.title} on {agent.env.id} goes on in {folder} from {reached:,} to {target:,} steps")
+            log(f"Resuming {cls.algorithm.title} on {agent.env.id} in {folder}: {reached:,} of {target:,} steps.")
             agent._train(target, run, progress_bar, callbacks)
         return agent
 
@@ -326,7 +326,7 @@ class Agent:
         if reset_seeds is not None:
             episodes = len(reset_seeds)
         if episodes < 1:
-            raise UserError(f"episodes must be at least 1, got {episodes}.")
+            raise UserError(f"episodes must be at least 1, got {episodes}.", fields=("episodes",))
         for one in (seed, *(() if reset_seeds is None else reset_seeds)):
             check_seed(one)
         self.description.check_found()
@@ -361,7 +361,7 @@ class Agent:
             UserError: if `only` is neither, or a keyword argument of the environment is not a plain value.
         """
         if only not in (None, "champion", "population"):
-            raise UserError(f"only must be 'champion' or 'population', got {only!r}.")
+            raise UserError(f"only must be 'champion' or 'population', got {only!r}.", fields=("only",))
         state = self.state if only is None else policies_of(self.state, champion_only=only == "champion")
         agent_file.write(Path(path), self.description, state)
 
@@ -372,7 +372,8 @@ class Agent:
         *,
         env: Maker | None = None,
         policy: type[CustomPolicy] | None = None,
-        say: Callable[[str], None] = warnings.warn,
+        log: Callable[[str], None] = warnings.warn,
+        say: Callable[[str], None] | None = None,
     ) -> Self:
         """Load an agent from a file that `save` wrote, or from a run folder's newest intact checkpoint.
 
@@ -382,7 +383,8 @@ class Agent:
             path: the file or the run folder.
             env: the function or class that makes the environment, if the agent was created with one.
             policy: the custom policy class, if the agent was created with one.
-            say: called with a sentence for each newer checkpoint that is damaged.
+            log: called with a sentence for each newer checkpoint that is damaged.
+            say: deprecated name of `log`.
 
         Returns:
             The agent.
@@ -390,26 +392,25 @@ class Agent:
         Raises:
             UserError: if there is no agent at `path`, it is damaged, or it is another algorithm's.
         """
-        path = Path(path)
+        path, log = Path(path), _log_or_say(log, say)
         if not path.is_dir():
             description, state = agent_file.read(path, env, policy)
-            cls._check_kind(description)
+            cls._check_kind(description, path)
             return cls._made(description, state)
         description, _ = run_folder.read(path, env, policy)
-        cls._check_kind(description)
+        cls._check_kind(description, path)
         state, _, skipped = checkpoint.load(path, description.outline(), description.differences)
         for reason in skipped:
-            say(f"skipped {reason}")
+            log(f"skipped {reason}")
         agent = cls._made(description, state)
         agent._fitness = fitness_at(path, state.env_steps)
         return agent
 
     @classmethod
-    def _check_kind(cls, description: RunSpec) -> None:
+    def _check_kind(cls, description: RunSpec, path: Path, call: str = "load") -> None:
         if description.algorithm is not cls.algorithm:
-            raise UserError(
-                f"This holds {description.algorithm.name}, not {cls.algorithm.name}; arac.load loads either."
-            )
+            found, wanted = description.algorithm.label, cls.algorithm.label
+            raise UserError(f"{path} holds an agent of {found}, not of {wanted}; {call} it with arac.{call}.")
 
     @classmethod
     def _made(cls, description: RunSpec, state: State, replay: ReplayBuffer | None = None) -> Self:
@@ -419,6 +420,12 @@ class Agent:
         return agent
 
 
-def _said_of_versions(folder: Path) -> list[str]:
+def _log_or_say(log: Callable[[str], None], say: Callable[[str], None] | None) -> Callable[[str], None]:
+    if say is not None:
+        warnings.warn("say is deprecated; use log.", DeprecationWarning, stacklevel=3)
+    return say or log
+
+
+def _version_notes(folder: Path) -> list[str]:
     others = run_folder.other_versions(folder)
     return [f"the run was made with other versions ({', '.join(others)}): the last digits may differ"] if others else []

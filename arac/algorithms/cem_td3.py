@@ -35,7 +35,7 @@ class CEMTD3Config(TargetNoiseConfig, DiscountConfig):
     """CEM-RL with TD3: a Gaussian over actors, half of which are trained by gradient before all are evaluated."""
 
     population_size: Annotated[int, Bounds(1, 10_000)] = 10
-    """Actors per generation; an even number, for they are drawn in opposite pairs."""
+    """Actors per generation; an even number, because actors are drawn in pairs."""
     parents: Count = 5
     """Fittest actors that the new mean and variance are made of."""
     gradient_actors: Natural = 5

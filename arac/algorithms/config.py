@@ -39,16 +39,16 @@ class Config:
     eval_interval: Natural = 10_000
     """Environment steps between evaluations; 0 evaluates after every generation."""
     store_evaluation: bool = False
-    """Put evaluation episodes into replay too, as Algorithm 2 has it. They never count as training steps."""
+    """Put evaluation episodes into replay too, as in Algorithm 2. They never count as training steps."""
     checkpoint_interval: Count = 10_000
     """Environment steps between checkpoints."""
     episode_timeout: Annotated[float | Literal["none"], Bounds(0.1, 1e7)] = 600.0
-    """Seconds after which an episode's worker process is ended; none: it may take for ever."""
+    """Seconds after which an episode's worker process is ended; none disables the limit."""
     workers: Annotated[int | Literal["auto"], Bounds(0, 1000)] = "auto"
     """Worker processes that play episodes; auto: one per core, 0: this process. Results do not depend on it."""
     rollouts: Literal["local", "ray"] = "local"
-    """Where episodes are played while training: local: by the workers; ray: on a Ray cluster, that of RAY_ADDRESS or
-    one of this machine. Results do not depend on it."""
+    """Play episodes in local workers or on a Ray cluster: that of RAY_ADDRESS, else one of this machine. Results do
+    not depend on it."""
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self), include_extras=True)
@@ -83,7 +83,7 @@ class SoftConfig(ExplorationConfig, DiscountConfig):
     """Settings of the soft actor-critics."""
 
     critic: CriticKind = "value"
-    """value: twin Q, V and a target V (SAC v1, the paper's); twin: twin Q with targets of their own (SAC v2)."""
+    """value: twin Q, V and a target V (SAC v1, the paper's); twin: twin Q with separate targets (SAC v2)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ class TargetNoiseConfig(Config):
     target_noise: NonNegative = 0.2
     """Standard deviation of the noise on the target's actions."""
     target_noise_clip: NonNegative = 0.5
-    """The largest such noise."""
+    """Maximum absolute value of that noise."""
 
 
 @dataclass(frozen=True, kw_only=True)

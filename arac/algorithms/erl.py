@@ -35,7 +35,7 @@ class ERLConfig(GeneticConfig, ExplorationConfig, DiscountConfig):
     }
 
     trials: Annotated[int, Bounds(1, 10_000)] = 1
-    """Episodes that an individual is judged by."""
+    """Episodes that an individual's fitness is the mean of."""
     synchronisation_interval: Count = 10
     """Generations between copies of the learner into the worst individual."""
     exploration_noise: NonNegative = 0.3

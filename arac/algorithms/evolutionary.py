@@ -61,8 +61,8 @@ class GeneticConfig(Config):
         super().__post_init__()
         if self.elite_count >= self.population_size:
             raise UserError(
-                f"elite_fraction ({self.elite_fraction}) of population_size ({self.population_size}) leaves nobody to "
-                "evolve: lower the one or raise the other.",
+                f"elite_fraction ({self.elite_fraction}) of population_size ({self.population_size}) leaves no "
+                "individual to evolve: lower the one or raise the other.",
                 fields=("elite_fraction", "population_size"),
             )
         if self.super_mutation_probability + self.reset_probability > 1:

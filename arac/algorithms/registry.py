@@ -85,6 +85,12 @@ ALGORITHMS = {
 }  # fmt: skip
 
 
+def preset_names() -> tuple[str, ...]:
+    """Return the names of all presets; `Config.named_presets` has those of one algorithm."""
+    named = [name for algorithm in ALGORITHMS.values() for name in algorithm.config.named_presets]
+    return ("paper", *dict.fromkeys(named), "none")
+
+
 def find(name: str) -> Algorithm:
     """Return the algorithm of that name.
 

@@ -76,12 +76,12 @@ def _runs(study: Study) -> Iterator[Remark]:
 def _group(group: Group) -> Iterator[Remark]:
     what = f"{group.variant} on {group.task}"
     if len(group.measured) == 1:
-        yield Remark("one seed", f"{what} has one seed: nothing can be said about its spread")
-    if flattered := sum(not row.fresh for record in group.measured for row in record.rows):
+        yield Remark("one seed", f"{what} has one seed: its spread is unknown")
+    if biased := sum(not row.fresh for record in group.measured for row in record.rows):
         yield Remark(
             "chosen on the same episodes",
-            f"{flattered} evaluations of {what} are of an earlier version: their return is the champion's in the "
-            "episodes that chose it, which flatters",
+            f"{biased} evaluations of {what} are of an earlier version: their return is the champion's in the episodes "
+            "that chose it, which is biased upwards",
         )
     ends = [int(record.steps[-1]) for record in group.measured]
     if ends and max(ends) > 1.2 * min(ends):

@@ -48,7 +48,7 @@ TABLE = {
 
 ERRATA = (
     Erratum("Walker2d", ("arac",), "ARAC has 4,704 in the tables of returns, but 4,764 in the one against other work."),
-    Erratum("Walker2d", ("cerl",), "The appendix prints 4,3860 for CERL; the main table has 4,386, which stands here."),
+    Erratum("Walker2d", ("cerl",), "The appendix prints 4,3860 for CERL; the main table has 4,386, used here."),
     Erratum("Hopper", ("arac",), "ARAC has 3,587 in the tables of returns, but 3,588 in the one against other work."),
     Erratum("Humanoid", ("arac",), "ARAC has 5,965 in the tables of returns, but 5,939 in the one against other work."),
     Erratum(
@@ -56,13 +56,13 @@ ERRATA = (
         "CEM-TD3's 212 ± 1 looks like a policy that does not move: the public code cuts the bound of the actions, 0.4, "
         "down to the whole number 0.",
     ),
-    Erratum("Humanoid", ("td3",), "TD3's 71 stands against about 5,000 in other public results."),
+    Erratum("Humanoid", ("td3",), "TD3 has 71; other public results are about 5,000."),
     Erratum(
         "HumanoidStandup", ("arac",),
         "ARAC has 175k in the tables of returns, but 163,884 in the one against other work.",
     ),
     Erratum(
-        "HumanoidStandup", ("erl",), "ERL has 129k in the appendix, which stands here, and 1.29e4 in the main table."
+        "HumanoidStandup", ("erl",), "ERL has 129k in the appendix, used here, and 1.29e4 in the main table."
     ),
     Erratum(
         "HumanoidRllab", ("arac",),

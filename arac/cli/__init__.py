@@ -21,17 +21,17 @@ from arac.utils.processes import outlive_readers
 
 HELP = {
     "train ENV": "train ARAC, or --algo another, on a Gymnasium environment",
-    "resume RUN": "go on with a run that was stopped or killed, exactly where it was",
+    "resume RUN": "resume a stopped or killed run exactly",
     "evaluate RUN": "play fresh episodes with the champion of a run",
-    "export RUN FILE": "write the champion as plain arrays, to act without JAX and without arac",
-    "play RUN": "look at its agents: in a window, or side by side in a video",
+    "export RUN FILE": "write the champion as plain arrays, to act without JAX and arac",
+    "play RUN": "show the agents of a run in a window, or film them",
     "watch RUN": "follow a run on a page in your browser",
-    "doctor RUN": "verify everything in a run folder and say what was found",
-    "sweep SPEC.toml": "carry out many runs, here or on a Ray cluster; `sweep status DIR` shows how far they are",
-    "reproduce NAME": "run an experiment: its table and its picture",
-    "report RUNS": "a page with the curves and tables of runs, beside the paper's",
-    "list algos|envs": "what there is to train, and on what",
-    "completion SHELL": "a script that completes all this in bash, zsh or fish",
+    "doctor RUN": "verify every file of a run folder",
+    "sweep SPEC.toml": "execute many runs, here or on a Ray cluster; `sweep status DIR` shows their progress",
+    "reproduce NAME": "run an experiment; write its table and figure",
+    "report RUNS": "write a page with the curves and tables of runs, beside the paper's",
+    "list algos|envs": "list the algorithms or the tasks",
+    "completion SHELL": "print a script that completes commands in bash, zsh or fish",
 }
 
 COMMANDS: dict[str, Callable[[list[str]], int | None]] = {

@@ -156,16 +156,16 @@ def can_print(characters: str) -> bool:
     return True
 
 
-def say(sentence: str) -> None:
+def log(sentence: str) -> None:
     """Print a sentence at once."""
     print(sentence, flush=True)
 
 
-def say_stopped(stop: KeyboardInterrupt, words: list[str], *, kept: bool = True) -> None:
+def log_stopped(stop: KeyboardInterrupt, words: list[str], *, kept: bool = True) -> None:
     """Print what is saved after a series of runs was interrupted, and the command that continues it."""
     saved = isinstance(stop, Interrupted)
-    what = "stopped; what was trained is saved" if saved else "stopped at once; the last checkpoints stand"
-    sentence = f"{what}. Go on" if kept else "stopped; nothing is kept of it. Once more"
+    what = "stopped; the checkpoints are saved" if saved else "stopped at once; the last checkpoints remain"
+    sentence = f"{what}. Resume" if kept else "stopped; nothing was saved. Restart"
     print(f"\n{sentence} with: {program()} {shlex.join(words)}", file=sys.stderr)
 
 

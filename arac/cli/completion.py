@@ -18,7 +18,7 @@ class CompletionArgs:
     """Print a shell script that completes commands, algorithms, tasks and flags; docs/index.md says where to put it."""
 
     shell: tyro.conf.Positional[Literal["bash", "zsh", "fish"]]
-    """For which shell."""
+    """The shell."""
 
 
 class Option(NamedTuple):
@@ -94,12 +94,12 @@ def options(command: str, commands: Commands, *, algo: str = "arac") -> Options:
 
 def _names() -> dict[str, tuple[str, ...]]:
     """Return the values of flags and the first arguments of commands whose parsers accept any word."""
-    from arac.algorithms.registry import ALGORITHMS
+    from arac.algorithms.registry import ALGORITHMS, preset_names
     from arac.envs.tasks import TASKS
     from arac.experiments.catalogue import EXPERIMENTS
 
     algorithms, tasks = tuple(ALGORITHMS), (*TASKS, *TASKS.values())
-    flags = {"--algo": algorithms, "--algos": algorithms, "--envs": tasks}
+    flags = {"--algo": algorithms, "--algos": algorithms, "--envs": tasks, "--preset": preset_names()}
     first = {"reproduce": tuple(EXPERIMENTS), "list": ("algos", "envs"), "sweep": ("status",)}
     return {**flags, **first, "train": tasks, "completion": ("bash", "zsh", "fish")}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from arac.cli.common import parse, say_stopped
+from arac.cli.common import log_stopped, parse
 from arac.errors import EnvironmentFailure, UserError
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class ReproduceArgs:
     """Run an experiment: a series of ordinary runs, then a table and a picture of them.
 
-    What is finished is not run again, and what was stopped goes on: give the same command once more. With more steps
-    than before the runs go on, too; each has then one evaluation more than a run that was begun with as many.
+    Finished runs are skipped and interrupted ones resumed: repeat the command at any time. More steps than before
+    extend the runs; each then has one evaluation more than a run that was started with as many.
     """
 
     experiment: tyro.conf.Positional[Literal["didactic", "repulsion", "gaussian", "curves", "table", "deceptive"]]
@@ -32,7 +32,7 @@ class ReproduceArgs:
     curves: learning curves of ARAC and the other populations; table: returns of all algorithms. Both make a report.
     deceptive: how often algorithms find the optimum of a task with a trap, and where their agents go."""
     steps: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
-    """Environment steps of each run (didactic: gradient steps). Each experiment has a small number of its own."""
+    """Environment steps of each run (didactic: gradient steps). Each experiment has a small default."""
     seeds: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
     """Runs of each algorithm on each task, with the seeds 0, 1, …"""
     envs: Annotated[tuple[str, ...], tyro.conf.arg(metavar="ENV")] = ()
@@ -40,22 +40,22 @@ class ReproduceArgs:
     algos: Annotated[tuple[str, ...], tyro.conf.arg(metavar="ALGO")] = ()
     """The algorithms, for curves, table and deceptive: `arac list algos`."""
     full: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """At the paper's scale, but for the flags above. How long that takes is said first, and asked."""
+    """Use the paper's scale, except for the flags above; print the expected time and ask for confirmation."""
     yes: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Do not ask."""
+    """Start without confirmation."""
     show: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Train nothing: make the tables and pictures of the runs that are finished so far."""
+    """Only write the tables and pictures of the runs that are finished so far."""
     runs: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
-    """Where the run folders are; by default below runs/, named after the experiment."""
+    """Parent of the run folders; default: a folder below runs/, named after the experiment."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
-    """Where tables and pictures go; by default beside the run folders. The small files of finished runs go there,
-    too, into runs/; a run that is kept there is not run again, on any machine."""
+    """Folder for tables and pictures; default: beside the run folders. The small files of finished runs are copied to
+    runs/ in it; a run that is kept there is not run again, on any machine."""
     engine: Literal["local", "ray"] = "local"
-    """Where the runs are at work: processes of this machine, or a Ray cluster."""
+    """Execute the runs in local processes or on a Ray cluster."""
     jobs: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
-    """Local runs at a time, each on one core; by default as many as there are cores."""
+    """Local runs at a time, each on one core; default: the number of cores."""
     address: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
-    """Of the Ray cluster; by default that in RAY_ADDRESS, or one of this machine."""
+    """Address of the Ray cluster; default: that in RAY_ADDRESS, or a cluster of this machine."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class ReportArgs:
     """
 
     runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUNS")]
-    """Run folders, or folders that hold some at any depth."""
+    """Run folders, or folders that contain run folders at any depth."""
     out: Annotated[Path, tyro.conf.arg(metavar="PATH")] = Path("report")
     """A folder for index.html, the figures (PNG, PDF), table.csv and table.md."""
 
@@ -107,7 +107,7 @@ def reproduce(argv: list[str]) -> None:
         except UserError as nothing_to_show:
             raise failure or nothing_to_show from None
     except KeyboardInterrupt as stop:
-        say_stopped(stop, ["reproduce", *argv], kept=bool(planned))
+        log_stopped(stop, ["reproduce", *argv], kept=bool(planned))
         raise
     print(f"\n{said}\ntables, numbers and pictures: {out}", flush=True)
     if failure is not None:

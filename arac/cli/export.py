@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from arac.cli.common import parse, say
+from arac.cli.common import log, parse
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class ExportArgs:
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The run's folder, or a file that an agent was saved to."""
     out: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FILE.npz")]
-    """What to write."""
+    """The npz file to write."""
 
 
 def export(argv: list[str]) -> None:
@@ -27,6 +27,6 @@ def export(argv: list[str]) -> None:
     from arac.agents.classes import load
 
     args = parse(ExportArgs, "export", argv)
-    agent = load(args.run, say=say)
+    agent = load(args.run, log=log)
     agent.export(args.out)
-    say(f"{agent.algorithm.title} on {agent.env.id}, trained for {agent.state.env_steps:,} steps: {args.out}")
+    log(f"{agent.algorithm.title} on {agent.env.id}, trained for {agent.state.env_steps:,} steps: {args.out}")

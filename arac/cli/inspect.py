@@ -22,7 +22,7 @@ class DoctorArgs:
 
 @dataclass(frozen=True)
 class ListArgs:
-    """Show what there is."""
+    """List the algorithms or the tasks."""
 
     what: tyro.conf.Positional[Literal["algos", "envs"]]
     """algos: the algorithms; envs: the tasks that have a preset."""

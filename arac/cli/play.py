@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import tyro
 
-from arac.cli.common import has_screen, parse, say
+from arac.cli.common import has_screen, log, parse
 from arac.errors import UserError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlayArgs:
-    """Look at the agents of a run: in a window, or in a video. All start alike, and act without noise.
+    """Show the agents of a run in a window or film them. All act without noise from the same start state.
 
     The champion plays the episodes that `arac evaluate` measures with the same seed.
     """
@@ -29,13 +29,13 @@ class PlayArgs:
     video: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
     """An .mp4 or .gif to write; without one a window is opened."""
     member: Annotated[str, tyro.conf.arg(metavar="champion|all|N")] = "champion"
-    """Who plays: the champion, the agent of that number, or all of the population, side by side in a video."""
+    """Member to show: champion, an index, or all side by side."""
     episodes: int = 1
-    """How many each plays, one after the other."""
+    """Number of episodes."""
     seed: int = 0
-    """Another number gives other episodes."""
+    """Seed of the episodes."""
     max_steps: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
-    """Ends episodes that take longer."""
+    """Maximum steps of an episode."""
 
 
 def play(argv: list[str]) -> None:
@@ -48,7 +48,7 @@ def play(argv: list[str]) -> None:
     args = parse(PlayArgs, "play", argv)
     _check(args)
     keep_between_runs()
-    agent = load(args.run, say=say)
+    agent = load(args.run, log=log)
     if args.video is None and not has_screen():
         raise UserError("There is no screen to open a window on; `--video FILE.mp4` films it instead.")
     policies = [member.policy for member in agent.population]
@@ -152,6 +152,6 @@ def _shown(env: "EnvSpec", tasks: list[list["Task"]], shown: list[int]) -> Itera
     for number, member in who:
         episode = next(episodes, None)
         if episode is None:
-            say("the window was closed")
+            log("the window was closed")
             return
         yield number, member, episode

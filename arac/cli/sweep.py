@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from arac.cli.common import parse, program, say_stopped
+from arac.cli.common import log_stopped, parse, program
 from arac.errors import UserError
 
 if TYPE_CHECKING:
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SweepArgs:
-    """Carry out many ordinary runs: algorithms by tasks by seeds by settings, as a TOML file lists them.
+    """Execute many ordinary runs: algorithms by tasks by seeds by settings, as a TOML file lists them.
 
-    What is finished is not run again, what was stopped goes on, what fails is tried again: give the same command once
-    more at any time. `arac sweep status DIR` shows from elsewhere how far it is. docs/scaling.md describes the file.
+    Finished runs are skipped, interrupted ones resumed, failed ones retried: repeat the command at any time.
+    `arac sweep status DIR` shows the progress from elsewhere. docs/scaling.md describes the file.
     """
 
     spec: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="SPEC.toml")]
-    """What to run."""
+    """TOML file that lists the runs."""
     runs: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
-    """Where the run folders are; by default below runs/, named after the file. On a cluster: a folder that all nodes
-    share."""
+    """Parent of the run folders; default: a folder below runs/, named after the file. On a cluster, all nodes must
+    share it."""
     engine: Literal["local", "ray"] = "local"
-    """Where the runs are at work: processes of this machine, or a Ray cluster."""
+    """Execute the runs in local processes or on a Ray cluster."""
     jobs: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
-    """Local runs at a time, each on cores of its own; by default as many as the cores allow."""
+    """Local runs at a time, each on separate cores; default: as many as the cores allow."""
     address: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
-    """Of the Ray cluster; by default that in RAY_ADDRESS, or one of this machine."""
+    """Address of the Ray cluster; default: that in RAY_ADDRESS, or a cluster of this machine."""
     retries: int = 2
-    """How often a run is tried again that failed without getting any further."""
+    """Retries of a run that fails without a new checkpoint."""
     keep: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
     """Copy the small files of finished runs there, the champion's policy among them, without checkpoints and replay; a
     run that is kept there is not run again, on any machine."""
@@ -53,7 +53,7 @@ class StatusArgs:
     sweep: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DIR")]
     """The folder of its runs."""
     watch: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Go on showing it until Ctrl-C, or until nothing is at work any more."""
+    """Refresh until Ctrl-C or the end of the sweep."""
 
 
 def sweep(argv: list[str]) -> None:
@@ -91,7 +91,7 @@ def sweep(argv: list[str]) -> None:
         if jobs:
             carry_out(jobs, folder, engine, retries=args.retries, on_finish=partial(_measure_and_keep, args, folder))
     except KeyboardInterrupt as stop:
-        say_stopped(stop, ["sweep", *argv])
+        log_stopped(stop, ["sweep", *argv])
         raise
     shown = args.keep or folder
     print(f"all runs are finished. Next:\n  {program()} report {shown} --out {folder / 'report'}")

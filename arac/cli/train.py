@@ -4,11 +4,11 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, TypeVar, get_args
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 
-from arac.cli.common import can_print, keyword_arguments, parse, peek, program, say, terminal_width
+from arac.cli.common import can_print, keyword_arguments, log, parse, peek, program, terminal_width
 from arac.errors import EnvironmentFailure, Interrupted, NotFinite, StorageFailure
 
 ConfigT = TypeVar("ConfigT")
@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class CallbackArgs:
-    """Callbacks. Results do not depend on them, and a run that is resumed needs it said again."""
+    """Callbacks. Results do not depend on them. Pass them again when you resume a run."""
 
     stop_at_return: Annotated[float | None, tyro.conf.arg(metavar="FLOAT")] = None
     """Stop when an evaluation gives the champion at least this mean return."""
@@ -49,19 +49,19 @@ class TrainArgs(Generic[ConfigT]):
     """Gymnasium id, such as Hopper-v5 or module:Name-v0, or a short name that `arac list envs` shows."""
     config: tyro.conf.OmitArgPrefixes[ConfigT]
     algo: str = "arac"
-    """Which algorithm: `arac list algos` shows them."""
+    """Algorithm to train; `arac list algos` lists them."""
     steps: int = 1_000_000
     """Environment steps to train for."""
     seed: int = 0
-    """Fixes every random number of the run."""
+    """Seed of every random number of the run."""
     run_dir: Annotated[Path | None, tyro.conf.arg(metavar="PATH")] = None
     """A new folder for the run; by default one below runs/, named after task, algorithm and seed."""
-    preset: Literal["paper", "paper-letter", "published", "public-code", "none"] = "paper"
+    preset: Annotated[str, tyro.conf.arg(metavar="NAME")] = "paper"
     """paper: start from the paper's parameters for this task (for ERL, its authors'); paper-letter: and from the
     paper's attraction and repulsion to the letter; published, public-code: ERL and CERL as their papers or their
     authors' programs have them; none: from plain defaults."""
     max_episode_steps: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
-    """A time limit per episode; needed where the environment has none."""
+    """Maximum steps of an episode; required if the environment has no time limit."""
     env_kwargs: Annotated[tuple[str, ...], tyro.conf.arg(metavar="KEY=VALUE")] = ()
     """Arguments for the environment's constructor; values as in TOML, and words as they are."""
     callback: tyro.conf.OmitArgPrefixes[CallbackArgs] = CallbackArgs()
@@ -69,16 +69,16 @@ class TrainArgs(Generic[ConfigT]):
 
 @dataclass(frozen=True)
 class ResumeArgs:
-    """Go on with a run, from its newest whole checkpoint, as if it had never stopped."""
+    """Resume a run from its newest intact checkpoint, with the same result as without interruption."""
 
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The run's folder."""
     steps: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
-    """A new total of environment steps, if it should go further than it was started for."""
+    """A higher total of environment steps, to extend the run."""
     workers: Annotated[int | Literal["auto"] | None, tyro.conf.arg(metavar="INT|auto")] = None
-    """Another number of worker processes from here on. Results do not depend on it."""
+    """Number of worker processes from now on. Results do not depend on it."""
     rollouts: Literal["local", "ray"] | None = None
-    """Another place for episodes from here on. Results do not depend on it."""
+    """Play episodes in local processes or as Ray tasks from now on. Results do not depend on it."""
     callback: tyro.conf.OmitArgPrefixes[CallbackArgs] = CallbackArgs()
 
 
@@ -89,9 +89,9 @@ class EvaluateArgs:
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The run's folder, or a file that an agent was saved to."""
     episodes: int = 100
-    """How many."""
+    """Number of episodes."""
     seed: int = 0
-    """Another number gives other episodes."""
+    """Seed of the episodes."""
 
 
 def train(argv: list[str]) -> None:
@@ -117,20 +117,19 @@ def train(argv: list[str]) -> None:
     check_memory(agent.description)
     folder = args.run_dir or run_folder.fresh_folder(Path("runs"), run_name(agent.env.id, algo, args.seed))
     run_folder.check_free(folder)
-    _say_what_starts(agent, args.steps, folder)
+    _log_start(agent, args.steps, folder)
     _run(folder, lambda: agent.learn(args.steps, run_dir=folder, progress_bar=True, callback=callback))
-    _say_if_stopped(agent, args.steps)
-    _say_what_came_out(agent, folder)
+    _log_early_stop(agent, args.steps)
+    _log_result(agent, folder)
 
 
-def _train_args(argv: list[str]) -> tuple[str, Any, TrainArgs[Any]]:
+def _train_args(argv: list[str]) -> tuple[str, str, TrainArgs[Any]]:
     """Return algorithm, preset and all arguments of `arac train`, with the defaults of its task."""
     from arac.algorithms import presets
     from arac.algorithms.registry import find
 
     algorithm = find(peek(argv, "--algo") or "arac")
-    preset: Any = peek(argv, "--preset")
-    preset = preset if preset in get_args(presets.Preset) else "paper"  # an invalid one is refused with other flags
+    preset = peek(argv, "--preset") or "paper"
 
     def read(env_id: str) -> TrainArgs[Any]:
         defaults, _ = presets.configured(algorithm.config, env_id, {}, preset=preset)
@@ -153,9 +152,9 @@ def resume(argv: list[str]) -> None:
     args = parse(ResumeArgs, "resume", argv)
     callback = args.callback.made()
     chosen = {"total_steps": args.steps, "workers": args.workers, "rollouts": args.rollouts, "callback": callback}
-    resumed = _run(args.run, lambda: classes.resume(args.run, **chosen, progress_bar=True, say=say))
-    _say_if_stopped(resumed, run_folder.read_config(args.run)["steps"])
-    _say_what_came_out(resumed, args.run)
+    resumed = _run(args.run, lambda: classes.resume(args.run, **chosen, progress_bar=True, log=log))
+    _log_early_stop(resumed, run_folder.read_config(args.run)["steps"])
+    _log_result(resumed, args.run)
 
 
 def evaluate(argv: list[str]) -> None:
@@ -167,7 +166,7 @@ def evaluate(argv: list[str]) -> None:
 
     keep_between_runs()
     args = parse(EvaluateArgs, "evaluate", argv)
-    agent = load(args.run, say=say)
+    agent = load(args.run, log=log)
     progress = Progress()
     with episode_bar(progress, args.episodes):
         score = agent.evaluate(args.episodes, seed=args.seed, progress=progress)
@@ -183,22 +182,23 @@ def _run(folder: Path, work: Callable[[], Result]) -> Result:
     try:
         return work()
     except Interrupted:
-        print(f"\nstopped; the checkpoint is written. Go on with: {how}", file=sys.stderr)
+        print(f"\nstopped; the checkpoint is saved. Resume with: {how}", file=sys.stderr)
         raise
     except KeyboardInterrupt:
         begun = (folder / "config.toml").exists()
-        what = f"stopped at once; the last checkpoint stands. Go on with: {how}" if begun else "stopped before it began"
-        print(f"\n{what}", file=sys.stderr)
+        rest = f"at once; the last checkpoints remain. Resume with: {how}" if begun else "before it began"
+        print(f"\nstopped {rest}", file=sys.stderr)
         raise
     except NotFinite:
         raise
     except EnvironmentFailure as error:
-        raise EnvironmentFailure(f"{error}\nThe last complete generation is saved. Go on with: {how}") from None
+        saved = "The last complete generation is saved"
+        raise EnvironmentFailure(f"{error}\n{saved}. Fix the cause, then resume with: {how}") from None
     except StorageFailure as error:
-        raise StorageFailure(f"{error} When that is mended, go on with: {how}") from None
+        raise StorageFailure(f"{error} Fix this, then resume with: {how}") from None
 
 
-def _say_what_starts(agent: Any, steps: int, folder: Path) -> None:
+def _log_start(agent: Any, steps: int, folder: Path) -> None:
     env, preset = agent.env, agent.description.preset
     settings = "plain defaults, with your flags"
     if preset:
@@ -210,15 +210,15 @@ def _say_what_starts(agent: Any, steps: int, folder: Path) -> None:
     print(f"{steps:,} environment steps, seed {agent.description.seed}, into {folder}", flush=True)
 
 
-def _say_if_stopped(agent: Any, steps: int) -> None:
+def _log_early_stop(agent: Any, steps: int) -> None:
     """Print that the run ended early; of the command's callbacks only `StopAtReturn` can end it."""
     if agent.state.env_steps < steps:
         print(
-            f"stopped at {agent.state.env_steps:,} of {steps:,} steps: the champion has the return that was asked for"
+            f"stopped at {agent.state.env_steps:,} of {steps:,} steps: the champion has the return of --stop-at-return"
         )
 
 
-def _say_what_came_out(agent: Any, folder: Path) -> None:
+def _log_result(agent: Any, folder: Path) -> None:
     from arac.analysis import run_curve
     from arac.storage import metrics
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from arac.cli.common import has_screen, parse, say
+from arac.cli.common import has_screen, log, parse
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class WatchArgs:
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The run's folder."""
     port: int = 0
-    """Where the page is; by default at a port that is free."""
+    """Port of the page; default: a free one."""
     no_browser: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Only print the address."""
 
@@ -34,7 +34,7 @@ def watch(argv: list[str]) -> None:
     args = parse(WatchArgs, "watch", argv)
 
     with Server(args.run, args.port) as server:
-        say(f"{args.run} is shown at {server.address} - Ctrl-C ends the page, not the run")
+        log(f"{args.run} is shown at {server.address} - Ctrl-C ends the page, not the run")
         if not args.no_browser and has_screen():
             webbrowser.open(server.address)
         server.serve_forever()

@@ -52,12 +52,13 @@ def check(env: str | Maker, *, max_episode_steps: int | None = None, kwargs: dic
     wanted = tasks.full_name(env) if isinstance(env, str) else env
     env_id = wanted if isinstance(wanted, str) else name_of(wanted)
     if max_episode_steps is not None and max_episode_steps < 1:
-        raise UserError(f"max_episode_steps must be at least 1 for {env_id}, got {max_episode_steps}.")
+        told = f"max_episode_steps must be at least 1 for {env_id}, got {max_episode_steps}."
+        raise UserError(told, fields=("max_episode_steps",))
     made = _make(wanted, max_episode_steps, kwargs or {})
     try:
         limit = _time_limit(made)
         if limit is None:
-            raise UserError(f"{env_id} has no time limit; give one with max_episode_steps (--max-episode-steps).")
+            raise UserError(f"{env_id} has no time limit; set max_episode_steps.", fields=("max_episode_steps",))
         actions = made.action_space
         if not isinstance(actions, Box) or not np.issubdtype(actions.dtype, np.floating):
             raise UserError(f"{env_id} has {type(actions).__name__} actions; ARAC needs a continuous Box of floats.")
@@ -70,6 +71,7 @@ def check(env: str | Maker, *, max_episode_steps: int | None = None, kwargs: dic
             raise UserError(f"{env_id} has observations {observations}; ARAC needs numbers.")
         if (shape := np.shape(_first_observation(made, env_id))) != observations.shape:
             raise UserError(f"{env_id} gives observations of shape {shape}, but its space says {observations.shape}.")
+        unflattened = made.env if isinstance(made, gymnasium.wrappers.FlattenObservation) else made
         return EnvSpec(
             id=env_id,
             source=_source(env_id) if isinstance(wanted, str) else wanted,
@@ -79,7 +81,7 @@ def check(env: str | Maker, *, max_episode_steps: int | None = None, kwargs: dic
             low=actions.low.astype(np.float64),
             high=actions.high.astype(np.float64),
             action_dtype=actions.dtype,
-            observation_space=_before_flattening(made).observation_space,
+            observation_space=unflattened.observation_space,
             kwargs=dict(kwargs or {}),
         )
     finally:
@@ -100,7 +102,7 @@ def _first_observation(env: gymnasium.Env, env_id: str) -> Any:
     try:
         return env.reset(seed=0)[0]
     except Exception as error:  # an environment may raise anything
-        raise UserError(f"The environment {env_id!r} cannot be reset: {in_a_line(error)}") from None
+        raise UserError(f"Cannot reset the environment {env_id!r}: {in_a_line(error)}") from None
 
 
 def make(spec: EnvSpec) -> gymnasium.Env:
@@ -131,7 +133,9 @@ def can_be_imported(spec: EnvSpec) -> bool:
 
 def not_importable(name: str) -> UserError:
     """Return the error for an object that worker processes would have to import and cannot."""
-    return UserError(f"{name} cannot be imported by worker processes: use workers=0, or put it into a module by name.")
+    return UserError(
+        f"{name} cannot be imported by worker processes: use workers=0, or define it at the top level of a module."
+    )
 
 
 def is_found(maker: Callable[..., Any]) -> bool:
@@ -164,27 +168,15 @@ def _make(source: str | RegisteredEnv | Maker, max_episode_steps: int | None, kw
                     env = TimeLimit(env, max_episode_steps)
     except gymnasium.error.UnregisteredEnv:
         known = [*gymnasium.registry, *tasks.TASKS]
-        raise UserError(f"There is no environment {env_id!r}.{suggestion(env_id, known)}") from None
+        raise UserError(f"There is no environment {env_id!r}.{suggestion(env_id, known)}", fields=("env",)) from None
     except Exception as error:  # a constructor may raise anything
-        raise UserError(
-            f"The environment {env_id!r} cannot be made: {in_a_line(error)}{_if_not_found(error)}"
-        ) from None
+        # The command does not import modules of the current folder, so that somebody else's run folder cannot name one.
+        hint = " Set PYTHONPATH=. to import modules from the current folder." if isinstance(error, ImportError) else ""
+        raise UserError(f"Cannot create the environment {env_id!r}: {in_a_line(error)}{hint}") from None
     flat_box = isinstance(env.observation_space, Box) and len(env.observation_space.shape) == 1
     if flat_box or isinstance(env.observation_space, gymnasium.spaces.Discrete):
         return env
     return gymnasium.wrappers.FlattenObservation(env)
-
-
-def _if_not_found(error: Exception) -> str:
-    """Return a hint on PYTHONPATH for an error of importing, else an empty string.
-
-    The command does not import modules of the current folder, so that a run folder from somebody else cannot name one.
-    """
-    return " PYTHONPATH=. before the command finds modules of this folder." if isinstance(error, ImportError) else ""
-
-
-def _before_flattening(env: gymnasium.Env) -> gymnasium.Env:
-    return env.env if isinstance(env, gymnasium.wrappers.FlattenObservation) else env
 
 
 @contextmanager

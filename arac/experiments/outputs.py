@@ -11,7 +11,7 @@ def write(out: Path, name: str, table: str, numbers: dict[str, Any]) -> None:
     """Write the table to NAME.md and the numbers to NAME.json in `out`.
 
     Raises:
-        UserError: if the folder cannot be made.
+        UserError: if the folder cannot be created.
     """
     make_folder(out)
     (out / f"{name}.md").write_text(table)

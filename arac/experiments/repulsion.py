@@ -1,7 +1,7 @@
-"""The effect of repulsion on a population: the actions of agents that were trained with and without it.
+"""The effect of repulsion on a population: the actions of members trained with and without it.
 
 The paper shows two states through t-SNE. t-SNE can exaggerate differences, so numbers are added: the divergence between
-every two agents, the distance of their actions, and how often an action's nearest neighbour is the same agent's.
+every two agents, the distance of their actions, and how often an action's nearest neighbour is the same member's.
 """
 
 import json
@@ -105,7 +105,7 @@ class Outcome:
     kl: Float[np.ndarray, "member member"]  # KL(row || column) over many states
     repelled_entropy: float | None  # mean entropy of all but the elites, less the elites', in the same states
     action_distance: float  # between actions without noise, the mean over pairs of members and many states
-    own_neighbours: Float[np.ndarray, " state"]  # how often an action's nearest neighbour is the same agent's
+    own_neighbours: Float[np.ndarray, " state"]  # how often an action's nearest neighbour is the same member's
     points: Float[np.ndarray, "state member sample 2"]  # actions through t-SNE; no states where they are not drawn
 
     @property
@@ -214,7 +214,7 @@ def outcome(env: str, variant: str, seed: int, folder: Path) -> Outcome:
 
 
 def sampled(agent: Agent, state: np.ndarray, noise: np.ndarray) -> Float[np.ndarray, "member sample action"]:
-    """Return sampled actions of every agent in one state."""
+    """Return sampled actions of every member in one state."""
     repeated = np.broadcast_to(state, (noise.shape[1], len(state)))
     return np.asarray(jax.vmap(lambda policy, noise: policy.act(repeated, noise))(agent.state.population, noise))
 
@@ -238,7 +238,7 @@ def repelled_entropy(entropies: Sequence[float], elites: Sequence[int]) -> float
 
 
 def own_neighbours(actions: Float[np.ndarray, "member sample action"]) -> float:
-    """Return the share of actions whose nearest other action is of the same agent.
+    """Return the share of actions whose nearest other action is of the same member.
 
     It is about 1 / members where the agents act alike, and 1 where their actions are separate.
     """
@@ -268,8 +268,8 @@ def _from_archived(state: Any, observation: Any, noise: Any) -> float | None:
 def as_table(outcomes: Sequence[Outcome]) -> str:
     """Return the results as a Markdown table, one row per task and variant."""
     lines = [
-        "| task | ARAC with | KL between agents at the end | least KL after 30 % | entropy after 30 % | "
-        "less that of lambda 0 | repelled less elites | distance of actions | nearest action is of the same agent | "
+        "| task | ARAC with | KL between members at the end | least KL after 30 % | entropy after 30 % | "
+        "less that of lambda 0 | repelled less elites | distance of actions | nearest action is of the same member | "
         "KL from archived policies | champion's return | better than lambda 0 |",
         f"| {' | '.join(['---'] * 12)} |",
     ]
@@ -294,14 +294,14 @@ def as_table(outcomes: Sequence[Outcome]) -> str:
     members = len(outcomes[0].kl)
     lines += [
         "",
-        "Means over seeds, each seed's own in brackets; divergences in nats. KL between agents: over pairs, at the end "
-        f"on {STATES_FOR_KL} states that these agents visit; the least at any evaluation after "
+        "Means over seeds, each seed's own in brackets; divergences in nats. KL between members: over pairs, at the end "
+        f"on {STATES_FOR_KL} states that these members visit; the least at any evaluation after "
         "30 % of the steps. Entropy: the mean over these evaluations, in nats; less that of lambda 0 with such a "
         "temperature (the paper's letter has a fixed one), with the 95 % interval of the difference (Welch's); and of "
         "the members that are not elites less that of the elites, at the end in the same states. Distance of actions: "
         "without noise, on the same states. "
-        f"Neighbours: over {STATES} states with {ACTIONS} actions of each of {members} agents, in "
-        f"the space of actions; {100 / members:.0f} % is what agents that act alike would have. From archived "
+        f"Neighbours: over {STATES} states with {ACTIONS} actions of each of {members} members, in "
+        f"the space of actions; {100 / members:.0f} % is what members that act alike would have. From archived "
         "policies: of the elites. Better than lambda 0: the probability that a run's champion ends with a higher "
         "return, with its 95 % interval.",
     ]
@@ -349,7 +349,7 @@ def as_numbers(outcomes: Sequence[Outcome], size: Size) -> dict[str, Any]:
 
 
 def embedded(actions: Float[np.ndarray, "member sample action"]) -> Float[np.ndarray, "member sample 2"]:
-    """Return all agents' actions in the plane, through one t-SNE with a fixed seed."""
+    """Return all members' actions in the plane, through one t-SNE with a fixed seed."""
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 

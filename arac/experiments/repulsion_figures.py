@@ -1,4 +1,4 @@
-"""Figures of the divergence between agents."""
+"""Figures of the divergence between members."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,7 +38,7 @@ def draw_courses(outcomes: "Sequence[Outcome]", path: Path) -> None:
         row[0].axhline(ARACConfig.ar_target, color="black", linestyle=":", linewidth=1)
     for axes, title in zip(
         rows[0],
-        ("KL between agents, nats (dotted: the target)", "entropy, nats", "champion's return"),
+        ("KL between members, nats (dotted: the target)", "entropy, nats", "champion's return"),
         strict=True,
     ):
         axes.set_title(title, fontsize="medium")
@@ -50,7 +50,7 @@ def draw_courses(outcomes: "Sequence[Outcome]", path: Path) -> None:
 
 
 def draw(outcomes: "Sequence[Outcome]", path: Path) -> None:
-    """Draw a row per outcome: each state through one t-SNE for all agents, and the matrix of divergences."""
+    """Draw a row per outcome: each state through one t-SNE for all members, and the matrix of divergences."""
     plt = pyplot()
     drawn = len(outcomes[0].points)
     columns = drawn + 1
@@ -62,13 +62,15 @@ def draw(outcomes: "Sequence[Outcome]", path: Path) -> None:
         for state, axes in enumerate(row[:drawn]):
             own = outcome.own_neighbours[state]
             for member, points in enumerate(outcome.points[state]):
-                axes.scatter(*points.T, s=4, linewidths=0, label=f"agent {member}")
-            axes.set(xticks=(), yticks=(), title=f"state {state + 1}: {own:.0%} have a neighbour of their own")
+                axes.scatter(*points.T, s=4, linewidths=0, label=f"member {member}")
+            axes.set(
+                xticks=(), yticks=(), title=f"state {state + 1}: {own:.0%} have a nearest neighbour of the same member"
+            )
         row[0].set_ylabel(f"{outcome.env}, {outcome.variant}", fontsize="large")
         _matrix(row[-1], outcome.kl, top)
     rows[0][0].legend(markerscale=3, fontsize="small")
-    actions = f"{outcomes[0].points.shape[2]} actions of each agent in {drawn} states (t-SNE)"
-    figure.suptitle(f"{actions}, and how far apart the agents are")
+    actions = f"{outcomes[0].points.shape[2]} actions of each member in {drawn} states (t-SNE)"
+    figure.suptitle(f"{actions}, and the divergence between members")
     figure.savefig(path, dpi=130)
     plt.close(figure)
 

@@ -54,7 +54,7 @@ def plan(
 ) -> Plan:
     """Plan one generation of the genetic algorithm of ERL and CERL.
 
-    Tournaments select individuals. Of the slots that were not selected, some receive the learners that migrate, some
+    Tournaments select individuals. Some of the slots that were not selected receive the learners that migrate, some
     copies of the elites, and the rest are crossed from an elite and a selected individual.
 
     Args:

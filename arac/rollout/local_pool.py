@@ -120,7 +120,7 @@ class LocalPool:
         if losses == TRIES:
             trace = f":\n{lost.trace}" if lost.trace else "."
             raise EnvironmentFailure(f"{what}, {losses} times in a row{trace}")
-        progress.say(f"{what}; the worker is replaced and the episode run again.")
+        progress.log(f"{what}; the worker is replaced and the episode run again.")
 
     def close(self) -> None:
         """Kill the workers, even during an episode."""

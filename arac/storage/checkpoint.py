@@ -115,7 +115,7 @@ def load(
             if different := differences(found.run):
                 raise UserError(
                     f"{folder} was trained with another configuration than its config.toml says now "
-                    f"({'; '.join(different)}): put that back, or begin another run with `arac train`."
+                    f"({'; '.join(different)}): restore these settings, or start another run with `arac train`."
                 )
             state = read_state(path, found, outline)
             if replay is not None:
@@ -126,7 +126,7 @@ def load(
         except (OSError, ValueError) as error:
             skipped.append(f"checkpoint {int(path.name)}: {error}")
     reasons = f" ({'; '.join(skipped)})" if skipped else ""
-    raise UserError(f"{folder} has no checkpoint to go on from{reasons}; start again with `arac train`.")
+    raise UserError(f"{folder} has no usable checkpoint{reasons}; start a new run with `arac train`.")
 
 
 def read_state(path: Path, found: Manifest, outline: StateT) -> StateT:

@@ -51,8 +51,8 @@ def to_arrays(policy: Policy) -> dict[str, Any]:
         sigma = {} if policy.base.sigma is None else {"sigma": np.float32(policy.base.sigma)}  # else it is learned
         return {"kind": "flow", **sigma, **_network(policy.base.network), **_flows(policy.flows)}
     raise UserError(
-        f"export knows arac's own policies, and {type(policy).__name__} is yours: write the arrays that it needs with "
-        "numpy.savez, and its arithmetic beside them."
+        f"Cannot export the custom policy {type(policy).__name__}: only built-in policies can be exported. Save its "
+        "arrays with numpy.savez."
     )
 
 

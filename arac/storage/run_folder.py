@@ -61,7 +61,7 @@ class Run:
             replay: its replay buffer at that state.
 
         Raises:
-            UserError: if the folder cannot be made, or already holds a run or something else.
+            UserError: if the folder cannot be created, or already holds a run or something else.
             StorageFailure: if it cannot be written.
         """
         config = _config(description, steps, versions())
@@ -69,7 +69,7 @@ class Run:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UserError(f"{folder} cannot be made ({error.strerror}); choose another --run-dir.") from None
+            raise UserError(f"Cannot create {folder} ({error.strerror}); choose another --run-dir.") from None
         run = Run(folder, description)
         try:
             check_free(folder)  # again, now that it is locked: another process may have made a run in it
@@ -220,7 +220,8 @@ def _config(description: RunSpec, steps: int, made_with: dict[str, str]) -> byte
     except TypeError as error:
         raise not_plain(error) from None
     if len(data) > _CONFIG_LIMIT:
-        raise UserError(f"env_kwargs must not be so long: config.toml would have {len(data):,} bytes.")
+        told = f"env_kwargs are too long: config.toml would have {len(data):,} bytes, the limit is {_CONFIG_LIMIT:,}."
+        raise UserError(told, fields=("env_kwargs",))
     return data
 
 
@@ -248,11 +249,11 @@ def check_free(folder: Path) -> None:
         UserError: if it holds a run or other files, or its name contains '..' or control characters.
     """
     if ".." in folder.parts or not str(folder).isprintable():
-        raise UserError(f"{str(folder)!r} is no name for a run: use --run-dir without '..' and control characters.")
+        raise UserError(f"Invalid run folder {str(folder)!r}: use a path without '..' and control characters.")
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; choose another --run-dir.")
     if (folder / "config.toml").exists():
-        raise UserError(f"{folder} already holds a run; go on with `arac resume {folder}` or choose another --run-dir.")
+        raise UserError(f"{folder} already holds a run; use `arac resume {folder}`, or choose another --run-dir.")
     begun = (folder / _BEGINNING).exists()  # by a process that was killed before the run was complete
     if folder.exists() and any(folder.iterdir()) and not begun:
         raise UserError(f"{folder} is not empty and holds no run; choose another --run-dir.")
@@ -272,7 +273,7 @@ def fresh_folder(parent: Path, name: str) -> Path:
     """Create a folder `name` in `parent`, with a number appended if that name is taken, and return it.
 
     Raises:
-        UserError: if it cannot be made.
+        UserError: if it cannot be created.
     """
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -282,7 +283,7 @@ def fresh_folder(parent: Path, name: str) -> Path:
                 folder.mkdir()
                 break
     except OSError as error:
-        raise UserError(f"{parent} cannot be made ({error.strerror}); choose a --run-dir elsewhere.") from None
+        raise UserError(f"Cannot create {parent} ({error.strerror}); choose another --run-dir.") from None
     return folder
 
 
@@ -329,7 +330,7 @@ def check_parts(folder: Path) -> None:
     for names, is_as_it_should in ((_FILES, stat.S_ISREG), (FOLDERS, stat.S_ISDIR)):
         for path in (folder / name for name in names):
             if os.path.lexists(path) and not is_as_it_should(path.lstat().st_mode):
-                raise UserError(f"{path} is a link, or not what a run has there; remove it first.")
+                raise UserError(f"{path} must be an ordinary file or folder, not a link; remove it.")
 
 
 def _clear_beginning(folder: Path) -> None:

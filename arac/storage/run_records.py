@@ -124,7 +124,7 @@ def collect(folders: Sequence[Path]) -> Collection:
         except ValueError as error:
             broken.append(Broken(name, str(error)))
         except OSError as error:
-            broken.append(Broken(name, f"the system refuses to read it ({error.strerror})"))
+            broken.append(Broken(name, f"permission or I/O error ({error.strerror})"))
     if not records:
         where = ", ".join(map(str, folders))
         if broken:
@@ -286,12 +286,12 @@ def _champion(path: Path, steps_done: int) -> tuple[Float[np.ndarray, " episode"
         if not len(returns) or not np.isfinite(returns).all():
             raise ValueError("its returns are not finite numbers")
     except OSError as error:
-        return None, [_without_champion(f"the system refuses ({error.strerror})")]
+        return None, [_without_champion(f"permission or I/O error ({error.strerror})")]
     except (ValueError, KeyError) as error:
         return None, [_without_champion(_reason(error))]
     if at < steps_done:
         return None, [
-            f"its champion's fresh episodes are left out: they were played at {at:,} steps, and the run went on to "
+            f"its champion's fresh episodes are left out: they were played at {at:,} steps, and the run continued to "
             f"{steps_done:,}"
         ]
     return returns, []

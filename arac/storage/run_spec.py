@@ -118,10 +118,8 @@ class RunSpec:
         """
         environment = table["environment"]
         if bool(environment.get("callable")) != (env is not None):
-            raise UserError(
-                f"{environment['id']} is "
-                + ("a name: leave env out." if env else "Python code: load or resume it in Python, with env=.")
-            )
+            made = "was made by a function: load or resume it in Python and pass it as env=."
+            raise UserError(f"{environment['id']} {'is a registered environment: omit env.' if env else made}")
         algorithm = registry.find(table["algorithm"])
         seed = check_seed(table["seed"])
         spec = envs.check(
@@ -156,7 +154,7 @@ def check_seed(seed: object) -> int:
         UserError: if it is not a whole number from 0 to 2**32 - 1.
     """
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
-        raise UserError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed!r}.")
+        raise UserError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed!r}.", fields=("seed",))
     return seed
 
 
@@ -170,21 +168,23 @@ def check_policy(policy: type[CustomPolicy] | None, algorithm: Algorithm, env: E
         return
     if not algorithm.takes_policy:
         able = ", ".join(name for name, one in registry.ALGORITHMS.items() if one.takes_policy)
-        raise UserError(f"{algorithm.name} trains a policy of its own; a policy can be given to {able}.")
+        raise UserError(f"{algorithm.name} does not support custom policies; these do: {able}.", fields=("policy",))
     custom.check(policy, env)
 
 
 def _check_same_policy(then: str | None, policy: type[CustomPolicy] | None) -> None:
     if then is None and policy is not None:
-        raise UserError("It was trained with the algorithm's own policy: leave policy out.")
+        raise UserError("The run was trained with the built-in policy: omit policy.")
     if then is not None and (policy is None or name_of(policy) != then):
         got = "" if policy is None else f", got {name_of(policy)}"
-        raise UserError(f"It was trained with the policy {then}: load or resume it in Python, with policy={got}.")
+        raise UserError(f"The run was trained with the policy {then}: load or resume it in Python, with policy={got}.")
 
 
 def not_plain(error: TypeError) -> UserError:
     """Return the error for keyword arguments of an environment that cannot be saved."""
-    return UserError(f"env_kwargs must be numbers, words, lists or tables to be written down ({error}).")
+    return UserError(
+        f"env_kwargs must be numbers, strings, lists or dicts to be saved ({error}).", fields=("env_kwargs",)
+    )
 
 
 def _flat(identity: dict[str, Any]) -> dict[str, Any]:

@@ -50,9 +50,9 @@ def examine(folder: Path) -> Iterator[Finding]:
             yield Finding("damaged", f"{name}: {error}")
     yield from _metrics(folder, newest)
     if newest is not None:
-        yield Finding("sound", f"`arac resume {folder}` goes on from {newest.env_steps:,} steps")
+        yield Finding("sound", f"`arac resume {folder}` resumes at {newest.env_steps:,} steps")
     else:
-        yield Finding("damaged", "no checkpoint is whole: there is nothing to go on from")
+        yield Finding("damaged", "no intact checkpoint: the run cannot be resumed")
 
 
 def _surroundings(folder: Path) -> Iterator[Finding]:

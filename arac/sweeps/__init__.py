@@ -67,9 +67,9 @@ def choose(engine: str, *, jobs: int | None, address: str | None, resources: Res
     if engine not in ("local", "ray"):
         raise UserError(f"There is no engine {engine!r}; the engines are local and ray.")
     if engine == "ray" and jobs is not None:
-        raise UserError("jobs is for the local engine: on Ray, the cluster has as many places as it has CPUs.")
+        raise UserError("jobs is only for engine 'local'.")
     if engine == "local" and address is not None:
-        raise UserError("address is a Ray cluster's; it goes with the engine ray.")
+        raise UserError("address is only for engine 'ray'.")
     if jobs is not None and jobs < 1:
         raise UserError(f"jobs must be at least 1, got {jobs}.")
     return RayEngine(address, resources) if engine == "ray" else LocalEngine(jobs, resources)

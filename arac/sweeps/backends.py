@@ -56,7 +56,7 @@ class LocalEngine:
         if resources.cpus > there:
             raise UserError(f"cpus must be at most {there}, the cores of this machine, got {resources.cpus}.")
         if resources.gpus:
-            raise UserError("gpus are for Ray to give out: use --engine ray, on one machine, too.")
+            raise UserError("gpus needs --engine ray.")
         self._places = there // resources.cpus if jobs is None else jobs
         self._resources = resources
         self._at_work: list[tuple[Job, RunProcess]] = []

@@ -6,6 +6,7 @@ It begins the run or resumes it, and is killed when the process that started it 
 import json
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +32,11 @@ def carry_out(job: Job, folder: Path, cpus: int) -> None:
     kind, settings = AGENTS[job.algorithm], settings_on(job, cpus)
     if (folder / "config.toml").exists():
         workers = job.settings.get("workers")
-        agent = kind.resume(folder, total_steps=job.steps, workers=workers, progress_bar=True, say=_say)
+        agent = kind.resume(folder, total_steps=job.steps, workers=workers, progress_bar=True, log=_log)
     else:
         task: dict[str, Any] = {"max_episode_steps": job.max_episode_steps, "env_kwargs": job.env_kwargs or None}
         agent = kind(job.env, seed=job.seed, **task, **settings)
-        _say(f"{agent.algorithm.title} on {agent.env.id}, seed {job.seed}, {job.steps:,} steps, into {folder}")
+        _log(f"{agent.algorithm.title} on {agent.env.id}, seed {job.seed}, {job.steps:,} steps, into {folder}")
         agent.learn(job.steps, run_dir=folder, progress_bar=True)
     with suppress(OSError, ValueError, LookupError):  # unreadable metrics give no curve; the run itself is finished
         run_curve.draw(folder, f"{agent.algorithm.title} on {agent.env.id}, seed {job.seed}")
@@ -46,8 +47,7 @@ def settings_on(job: Job, cpus: int) -> dict[str, Any]:
     return {**({"workers": 0} if cpus == 1 else {}), **job.settings}
 
 
-def _say(sentence: str) -> None:
-    print(sentence, flush=True)
+_log = partial(print, flush=True)
 
 
 if __name__ == "__main__":
@@ -55,5 +55,5 @@ if __name__ == "__main__":
     end_with(int(lifeline))
     status = exit_status(lambda: carry_out(Job(**json.loads(job)), Path(folder), int(cpus)))
     if status == STOPPED:
-        _say("stopped; the checkpoint is written")
+        _log("stopped; the checkpoint is saved")
     sys.exit(status)

@@ -44,14 +44,14 @@ class Display:
         if self._live is not None:
             self._live.update(table(self._status, room_on(self._live.console)), refresh=True)
         elif self._shown and time.monotonic() > self._last + HEARTBEAT:
-            self._say(summary(self._status))
+            self._log(summary(self._status))
 
     def tell(self, entry: Entry) -> None:
         """Print the outcome of a run's attempt, where there is no live table."""
         if self._live is None and self._shown:
-            self._say(f"{entry.job.name}: {_outcome(entry)}")
+            self._log(f"{entry.job.name}: {_outcome(entry)}")
 
-    def _say(self, line: str) -> None:
+    def _log(self, line: str) -> None:
         print(line, flush=True)
         self._last = time.monotonic()
 
@@ -61,7 +61,7 @@ def _outcome(entry: Entry) -> str:
         found = "" if entry.champion_return is None else f", return {entry.champion_return:,.1f}"
         return f"finished at {entry.env_steps:,} steps{found}"
     last = shorten(entry.said.splitlines()[-1], 160, placeholder="…") if entry.said else ""
-    return f"failed for good: {last}" if entry.state == "failed" else f"failed, and is tried again: {last}"
+    return f"failed, no retries left: {last}" if entry.state == "failed" else f"failed, will be retried: {last}"
 
 
 def summary(status: SweepStatus) -> str:

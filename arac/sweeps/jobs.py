@@ -60,7 +60,8 @@ def checked(algorithm: Algorithm, env: EnvSpec, job: Job) -> Job:
     description = _described(algorithm, env, job)
     warmup = description.config.warmup_steps
     if learning_steps(description.config, job.steps) == 0:
-        raise UserError(f"steps must be above {warmup:,}, the warm-up of {algorithm.title}, got {job.steps:,}.")
+        told = f"steps must be above {warmup:,}, the warm-up of {algorithm.title}, got {job.steps:,}."
+        raise UserError(told, fields=("warmup_steps", "steps"))
     check_run(description, job.steps)
     return job
 

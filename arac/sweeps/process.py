@@ -117,7 +117,7 @@ class _Cores:
     """Cores of this machine, each reserved by binding a socket to a name that only one process can hold at a time.
 
     The kernel releases the name however the process ends. In this way several sweeps, and several Ray nodes on one
-    machine, use different cores. Where there are more runs than cores, some runs share cores.
+    machine, use different cores. If there are more runs than cores, some runs share cores.
     """
 
     def __init__(self, wanted: int) -> None:

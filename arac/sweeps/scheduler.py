@@ -54,7 +54,7 @@ def carry_out(
     try:
         (parent / "logs").mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"{parent} cannot be made ({error.strerror}); choose another folder.") from None
+        raise UserError(f"Cannot create {parent} ({error.strerror}); choose another folder.") from None
     lock = _locked(parent)
     progress = Progress()
     try:

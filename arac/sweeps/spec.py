@@ -101,8 +101,8 @@ class _Reader:
             return checked(algorithm, task, job)
         except UserError as error:
             given = [(part, *_path(self._table[part], name, algorithm.name)) for part, name in self._given(algorithm)]
-            named = [path for path in given if path[-1] in error.fields]
-            self._refuse(f"{name}: {error}", *(named[0] if named else ("steps",)))
+            named = [path for path in [*given, *((key,) for key in self._table)] if path[-1] in error.fields]
+            self._refuse(f"{name}: {error}", *(named[0] if named else ()))
 
     def _given(self, algorithm: Algorithm) -> Iterator[tuple[str, str]]:
         """Yield the part and the name of each setting for an algorithm."""
@@ -122,16 +122,14 @@ class _Reader:
         for part, name in self._given(algorithm):
             path = part, *_path(self._table[part], name, algorithm.name)
             if name not in known:
-                elsewhere = (
-                    f" If it is for another algorithm, put it into [{part}.ALGORITHM]." if len(path) == 2 else ""
-                )
+                elsewhere = f" Put a setting of another algorithm into [{part}.ALGORITHM]." if len(path) == 2 else ""
                 self._refuse(f"{algorithm.title} has no setting {name!r}.{suggestion(name, known) or elsewhere}", *path)
             if name == "rollouts":
                 self._refuse("the runs of a sweep play their own episodes; leave rollouts out.", *path)
             if part == "grid" and not (isinstance(grid[name], list) and grid[name]):
                 self._refuse(f"{name} must be a list of at least one value, got {grid[name]!r}.", *path)
             if part == "grid" and name in fixed:
-                self._refuse(f"{name} stands in settings and in grid; leave one of them out.", *path)
+                self._refuse(f"{name} is in both [settings] and [grid]; remove one.", *path)
         for values in product(*grid.values()):
             given = {**fixed, **dict(zip(grid, values, strict=True))}
             named = tuple(f"{name}={_in_a_name(_as_setting(given[name]))}" for name in grid)
@@ -204,7 +202,7 @@ class _Reader:
             return
         twice = [job for job in jobs if job.name == name]
         key = "grid" if twice[0].settings != twice[1].settings else self._repeated()
-        self._refuse(f"{count} runs would have the name {name}: something stands in it more than once.", key)
+        self._refuse(f"{count} runs would have the name {name}: an entry is listed twice.", key)
 
     def _repeated(self) -> str:
         """Return the key of the list that has something twice."""
@@ -222,8 +220,8 @@ class _Reader:
 
     def _refuse(self, sentence: str, *path: str) -> NoReturn:
         line = line_of(self._text, path)
-        where = f"{self._name}, line {line}" if line else f"{self._name}, {'.'.join(path)}"
-        raise UserError(f"{where}: {sentence}")
+        where = [self._name, *([f"line {line}"] if line else [".".join(path)] if path else [])]
+        raise UserError(f"{', '.join(where)}: {sentence}")
 
 
 def line_of(text: str, path: tuple[str, ...]) -> int | None:

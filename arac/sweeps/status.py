@@ -163,7 +163,7 @@ def _job(row: dict[str, Any]) -> Job:
 def _is_at_work(parent: Path, table: dict[str, Any]) -> bool:
     """Return whether a process carries out the sweep.
 
-    On its own machine the folder's lock tells; on another, where locks may not be visible, the time of the last write.
+    On the same machine the folder's lock tells; on another, where locks may not be visible, the time of the last write.
     """
     if table["host"] == socket.gethostname():
         return run_folder.is_locked(parent)

@@ -113,7 +113,7 @@ class Plain:
         self._last = time.monotonic()
 
     def __enter__(self) -> "Plain":
-        self._progress.on_advance, self._progress.say = self._heartbeat, self._say
+        self._progress.on_advance, self._progress.log = self._heartbeat, self._log
         return self
 
     def __exit__(self, *failure: object) -> None:
@@ -125,13 +125,13 @@ class Plain:
     def evaluation(self, evaluation: Evaluation) -> None:
         self._pace.step(evaluation.env_steps)
         kl = mean_kl(evaluation.kl)
-        self._say(f"{self._pace} · {measured(evaluation.fitness, evaluation.elites, evaluation.archive_size, kl)}")
+        self._log(f"{self._pace} · {measured(evaluation.fitness, evaluation.elites, evaluation.archive_size, kl)}")
 
     def _heartbeat(self) -> None:
         if time.monotonic() - self._last > HEARTBEAT:
-            self._say(f"{self._pace} · {phase_text(self._progress)}")
+            self._log(f"{self._pace} · {phase_text(self._progress)}")
 
-    def _say(self, line: str) -> None:
+    def _log(self, line: str) -> None:
         print(line, flush=True)
         self._last = time.monotonic()
 
@@ -150,7 +150,7 @@ class Panel:
 
     def __enter__(self) -> "Panel":
         self._live.start(refresh=True)
-        self._progress.say = partial(self._live.console.print, markup=False, highlight=False)
+        self._progress.log = partial(self._live.console.print, markup=False, highlight=False)
         return self
 
     def __exit__(self, *failure: object) -> None:

@@ -78,13 +78,13 @@ def check_run(description: RunSpec, total_steps: int) -> None:
         raise UserError(
             f"warmup_steps ({config.warmup_steps:,}) is longer than the run ({total_steps:,} steps): nothing would be "
             "learned; lower --warmup-steps or raise --steps.",
-            fields=("warmup_steps",),
+            fields=("warmup_steps", "steps"),
         )
     if config.replay_capacity < env.max_episode_steps:
         raise UserError(
             f"replay_capacity ({config.replay_capacity:,}) must hold at least one episode "
             f"({env.max_episode_steps:,} steps here).",
-            fields=("replay_capacity",),
+            fields=("replay_capacity", "max_episode_steps"),
         )
 
 
@@ -113,6 +113,6 @@ def _check_finite(state: State, evaluation: Evaluation | None) -> None:
         broken = pytree_io.not_finite(state)
     if broken:
         raise NotFinite(
-            f"{broken[0]} is no longer finite after {state.env_steps:,} steps; what is kept is the generation before. "
-            "Begin another run with a lower learning rate or a bounded reward."
+            f"{broken[0]} is no longer finite after {state.env_steps:,} steps; the previous generation is kept. "
+            "Start another run with a lower learning rate or a bounded reward."
         )

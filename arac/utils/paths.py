@@ -14,16 +14,16 @@ def check_place(path: Path) -> None:
     if path.is_dir():
         raise UserError(f"{path} is a folder; give the name of a file.")
     if not path.parent.is_dir():
-        raise UserError(f"There is no folder {path.parent}; make it first.")
+        raise UserError(f"There is no folder {path.parent}; create it first.")
 
 
 def make_folder(parent: Path) -> None:
-    """Make a folder for results; called before training, so that a failure does not come after hours of it.
+    """Create a folder for results; called before training, so that a failure does not come after hours of it.
 
     Raises:
-        UserError: if it cannot be made.
+        UserError: if it cannot be created.
     """
     try:
         parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"{parent} cannot be made ({error.strerror}); choose another folder for results.") from None
+        raise UserError(f"Cannot create {parent} ({error.strerror}); choose another folder.") from None

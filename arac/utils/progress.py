@@ -25,7 +25,7 @@ class Progress:
         self.total = 0
         self.seconds: dict[str, float] = {}
         self.on_advance: Callable[[], None] | None = None
-        self.say: Callable[[str], None] = warnings.warn  # shows a message to the user at once
+        self.log: Callable[[str], None] = warnings.warn  # shows a message to the user at once
         self._stop = False
 
     @contextmanager

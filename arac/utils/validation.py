@@ -47,7 +47,7 @@ def check_steps(name: str, value: Any) -> int:
     """
     steps = as_whole(value)
     if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
-        raise UserError(f"{name} must be a whole number of at least 1, got {value!r}.")
+        raise UserError(f"{name} must be a whole number of at least 1, got {value!r}.", fields=(name,))
     return int(steps)
 
 

@@ -44,7 +44,7 @@ def film(
         The return of each episode.
 
     Raises:
-        UserError: if the environment draws no pictures, the path is not that of a video, or a policy's class is in no
+        UserError: if the environment cannot be rendered, the path is not that of a video, or a policy's class is in no
             module.
         EnvironmentFailure: if the environment or its rendering fails.
         StorageFailure, OSError: if the file cannot be written.
@@ -79,7 +79,7 @@ def show(env: EnvSpec, tasks: Sequence[Task]) -> Iterator[Episode]:
     """Play episodes in a window, one after the other, and yield each at its end, until the user closes the window.
 
     Raises:
-        UserError: if the environment draws no pictures, a package for it is missing, or a policy's class is in no
+        UserError: if the environment cannot be rendered, a package for it is missing, or a policy's class is in no
             module.
         EnvironmentFailure: if the environment fails, or no window can be opened.
     """
@@ -127,13 +127,13 @@ def _drawing(env: EnvSpec, mode: str) -> EnvSpec:
     """Return the environment with its render mode set.
 
     Raises:
-        UserError: if it draws no pictures.
+        UserError: if it has no rgb_array among its render modes.
     """
     made = make(env)
     modes = made.metadata.get("render_modes", [])
     made.close()
     if not {mode, "rgb_array"} & set(modes):  # Gymnasium can show any pictures in a window
-        raise UserError(f"{env.id} cannot be looked at: it draws no pictures (its render_modes are {modes}).")
+        raise UserError(f"{env.id} cannot be rendered: its render_modes are {modes}, without rgb_array.")
     return replace(env, kwargs={**env.kwargs, "render_mode": mode})
 
 
@@ -146,7 +146,9 @@ def _check_found(env: EnvSpec, tasks: Sequence[Task]) -> None:
     lost = [] if can_be_imported(env) else [env.id]
     lost += [name_of(kind) for kind in {type(task.policy) for task in tasks} if not is_found(kind)]
     if lost:
-        raise UserError(f"{lost[0]} cannot be imported by the process that draws it: put it into a module by name.")
+        raise UserError(
+            f"{lost[0]} cannot be imported by the rendering process: define it at the top level of a module."
+        )
 
 
 @contextmanager

@@ -68,7 +68,7 @@ class Follower:
         except ValueError as error:
             reason = f"This run cannot be read: {error}."
         except OSError as error:
-            reason = f"This run cannot be read: the system refuses ({error.strerror or error})."
+            reason = f"This run cannot be read: permission or I/O error ({error.strerror or error})."
         return Answers(Answer.of({"error": reason}), self._answers.run)
 
     def _read_run(self) -> Answers:

@@ -10,7 +10,7 @@ const latest = { tag: null, progress: null, runTag: null, run: null, age: null, 
 async function poll() {
   try {
     const answer = await ask("progress.json", latest.tag);
-    if (!answer) { showTrouble("lost", "The server of this page does not answer: `arac watch` has ended. Start it again, and this page goes on if the port is the same (--port)."); latest.tag = null; return; }
+    if (!answer) { showTrouble("lost", "The server of this page does not answer: `arac watch` has ended. Start it again; this page reconnects if the port is the same (--port)."); latest.tag = null; return; }
     if (answer.status === 200) {
       latest.progress = await answer.json();
       if (latest.progress.run && latest.progress.run !== latest.runTag && !(await fetchRun())) return;
@@ -45,7 +45,7 @@ function showTrouble(state, sentence) {
 }
 
 function showProgress(progress) {
-  if (progress.error) { showTrouble("broken", `${progress.error} This page goes on looking.`); return; }
+  if (progress.error) { showTrouble("broken", `${progress.error} The page keeps retrying.`); return; }
   showTrouble(progress.state, null);
   document.title = `${Math.floor((100 * progress.steps) / progress.planned)} % · ${latest.run.title}`;
   find("bar").max = progress.planned;
@@ -62,11 +62,11 @@ function showProgress(progress) {
 
 function noticeOf(progress) {
   const parts = [];
-  const on = progress.saved === null ? "" : ` \`arac resume\` goes on from ${grouped(progress.saved)} steps.`;
+  const on = progress.saved === null ? "" : ` \`arac resume\` continues from ${grouped(progress.saved)} steps.`;
   if (progress.state === "stopped") parts.push(`The run was stopped at ${grouped(progress.steps)} steps and is saved.${on}`);
   if (progress.state === "gone") parts.push(`The process of this run ended without saving its last steps.${on}`);
   if (progress.first !== null) parts.push(`There is no evaluation yet: the first one comes when the run is at ${grouped(progress.first)} steps.`);
-  return [...parts, ...latest.run.remarks.map((remark) => `Of this run, ${remark}.`)].join(" ");
+  return [...parts, ...latest.run.remarks.map((remark) => `Note: ${remark}.`)].join(" ");
 }
 
 // What changes with time alone.

@@ -40,7 +40,7 @@ function short(value, step = 1) {
   return value.toLocaleString("en-US", { maximumFractionDigits: size >= 10 && step >= 1 ? 0 : 2 });
 }
 
-// With the digits that suit its size, or that of `like`, which stands beside it.
+// With the digits that suit its size, or that of `like`, which is shown beside it.
 function exact(value, like = value) {
   const size = Math.abs(like);
   const digits = size >= 1000 ? 0 : size >= 100 ? 1 : 2;

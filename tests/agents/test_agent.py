@@ -143,9 +143,15 @@ def test_a_run_folder_loads_too(tmp_path):
     assert loaded.state.env_steps == agent.state.env_steps
 
 
+def test_the_earlier_name_of_log_warns(tmp_path):
+    arac.SAC("InvertedPendulum-v5", **SMALL).save(tmp_path / "sac.safetensors")
+    with pytest.deprecated_call(match="use log"):
+        arac.load(tmp_path / "sac.safetensors", say=print)
+
+
 def test_another_algorithms_file_is_refused_by_name(tmp_path):
     arac.SAC("InvertedPendulum-v5", **SMALL).save(tmp_path / "sac.safetensors")
-    with pytest.raises(arac.UserError, match="holds sac, not arac"):
+    with pytest.raises(arac.UserError, match="holds an agent of SAC, not of ARAC"):
         arac.ARAC.load(tmp_path / "sac.safetensors")
 
 
@@ -194,11 +200,11 @@ def test_an_environment_from_a_function_trains_and_is_loaded_and_resumed_with_it
     agent.save(tmp_path / "agent")
     for path in (tmp_path / "run", tmp_path / "agent"):
         assert arac.load(path, env=pendulum).env.id == "test_agent.pendulum"
-        with pytest.raises(arac.UserError, match=r"test_agent.pendulum is Python code.*env="):
+        with pytest.raises(arac.UserError, match=r"test_agent.pendulum was made by a function.*env="):
             arac.load(path)
-    with pytest.raises(arac.UserError, match="Python code"):
+    with pytest.raises(arac.UserError, match="was made by a function"):
         arac.resume(tmp_path / "run")
-    assert arac.resume(tmp_path / "run", env=pendulum, say=lambda _: None).state.env_steps >= 60
+    assert arac.resume(tmp_path / "run", env=pendulum, log=lambda _: None).state.env_steps >= 60
     with pytest.raises(arac.UserError, match=r"environment\.id is"):
         arac.resume(tmp_path / "run", env=other_pendulum, total_steps=80)
 
@@ -213,5 +219,5 @@ def test_a_function_without_a_name_trains_in_this_process_alone(tmp_path):
 
 def test_a_name_is_not_given_a_function_to_load_with(tmp_path):
     arac.SAC("InvertedPendulum-v5", **SMALL).save(tmp_path / "agent")
-    with pytest.raises(arac.UserError, match="leave env out"):
+    with pytest.raises(arac.UserError, match="is a registered environment: omit env"):
         arac.load(tmp_path / "agent", env=pendulum)

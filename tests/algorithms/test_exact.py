@@ -40,7 +40,7 @@ def trained(name, folder, *, steps=None, callback=None, **settings):
 
 
 def resumed(folder):
-    return arac.resume(folder, say=lambda _: None)
+    return arac.resume(folder, log=lambda _: None)
 
 
 def assert_same(agent, other, folder, other_folder):
@@ -114,7 +114,7 @@ def test_a_run_stopped_after_every_single_generation_ends_the_same(reference, tm
     target = tmp_path / "run"
     trained("arac", target, callback=lambda *_: False)
     for _ in range(agent.state.generation - 1):
-        again = arac.resume(target, callback=lambda *_: False, say=lambda _: None)
+        again = arac.resume(target, callback=lambda *_: False, log=lambda _: None)
     assert_same(agent, again, folder, target)
 
 
@@ -142,7 +142,7 @@ def test_a_longer_goal_goes_on_from_where_the_run_was(tmp_path):
     trained("sac", tmp_path / "run", steps=300)
     with pytest.raises(arac.UserError, match="may only grow"):
         arac.resume(tmp_path / "run", total_steps=200)
-    agent = arac.resume(tmp_path / "run", total_steps=400, say=lambda _: None)
+    agent = arac.resume(tmp_path / "run", total_steps=400, log=lambda _: None)
     assert agent.state.env_steps >= 400
 
 
@@ -187,7 +187,7 @@ def test_a_run_whose_checkpoints_are_gone_is_refused_and_keeps_its_metrics(tmp_p
     trained("sac", tmp_path / "run", callback=lambda agent, _: agent.state.env_steps < 250)
     rows = (tmp_path / "run" / "evaluations.jsonl").read_bytes()
     shutil.rmtree(tmp_path / "run" / "checkpoints")
-    with pytest.raises(arac.UserError, match="no checkpoint to go on from"):
+    with pytest.raises(arac.UserError, match="no usable checkpoint"):
         resumed(tmp_path / "run")
     assert (tmp_path / "run" / "evaluations.jsonl").read_bytes() == rows
 
@@ -252,7 +252,7 @@ def test_metrics_that_are_not_as_they_were_are_said_and_left_as_they_are(change,
     else:
         rows.write_text(before[:-30] if change == "lost" else before.replace('"generation": ', '"generation": 1', 1))
     said = []
-    again = arac.resume(tmp_path / "run", say=said.append)
+    again = arac.resume(tmp_path / "run", log=said.append)
     assert any("evaluations.jsonl is not as the run wrote it" in sentence for sentence in said)
     for one, other in zip(jax.tree.leaves(agent.state), jax.tree.leaves(again.state), strict=True):
         np.testing.assert_array_equal(one, other)

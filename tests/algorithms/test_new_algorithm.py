@@ -54,7 +54,7 @@ def test_the_example_is_short():
 def test_it_is_trained_and_goes_on(arac):
     rows = [json.loads(line) for line in (arac.folder / "run" / "evaluations.jsonl").read_text().splitlines()]
     assert rows[-1]["env_steps"] >= 4000
-    assert "goes on in" in arac("resume run --steps 6000")
+    assert "Resuming" in arac("resume run --steps 6000")
 
 
 def test_it_is_evaluated_and_listed(arac):

@@ -172,6 +172,7 @@ def wait_for_generations(run, generations):
         (["train", "Hopper-v5", "--algo", "arca"], "Did you mean arac"),
         (["train", "CartPole-v1"], "Discrete"),
         (["train", "Hopper-v5", "--elites", "7"], "population_size"),
+        (["train", "Hopper-v5", "--preset", "published"], "preset must be one of paper, paper-letter, none for ARAC"),
         (["train", "Hopper-v5", "--population-size", "-3"], "must be from 1 to 10000, got -3"),
         (["train", "Hopper-v5", "--batch-size", "0"], "batch_size must be at least 1, got 0"),
         (["train", "Hopper-v5", "--steps", "-1"], "steps must be at least 1"),

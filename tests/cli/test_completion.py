@@ -54,6 +54,7 @@ CASES = [
     (["arac", "train", "Hop"], {"Hopper", "Hopper-v5"}),
     (["arac", "train", "Hopper", "--algo", "ce"], {"cem_td3", "cerl"}),
     (["arac", "train", "--strategy", ""], {"proactive", "reactive"}),
+    (["arac", "train", "--preset", "p"], {"paper", "paper-letter", "published", "public-code"}),
     (["arac", "list", ""], {"algos", "envs"}),
     (["arac", "evaluate", "runs/x", "--ep"], {"--episodes"}),
 ]

@@ -47,11 +47,11 @@ def _cwd(pid):
 def test_a_stopped_experiment_saves_its_runs_and_goes_on(reproduced):
     folder, (status, said, left, stopped_at), second = reproduced
     assert status == 130
-    assert "arac reproduce deceptive --seeds 1 --steps 1400" in said.partition("Go on with: ")[2]
+    assert "arac reproduce deceptive --seeds 1 --steps 1400" in said.partition("Resume with: ")[2]
     assert left == []
     assert 0 < stopped_at < 1400
     assert second.returncode == 0, second.stderr
-    assert "goes on in" in (folder / "logs" / "arac_DeceptivePoint-v0-arac-seed0.log").read_text()
+    assert "Resuming" in (folder / "logs" / "arac_DeceptivePoint-v0-arac-seed0.log").read_text()
 
 
 def test_the_deceptive_experiment_has_a_table_numbers_and_a_picture(reproduced):

@@ -239,7 +239,7 @@ def test_a_folder_for_results_that_cannot_be_made_is_told_before_anything_begins
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
     assert main(["reproduce", "didactic", "--out", "file"]) == 2
-    assert "file cannot be made" in capsys.readouterr().err
+    assert "Cannot create file (" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("words", "answer"), [(["--yes"], None), ([], "y"), ([], "Yes")])

@@ -1,4 +1,4 @@
-"""The architecture: which package may import which, and how much lies in one place."""
+"""The architecture: which package may import which, how much lies in one place, and the language of the docstrings."""
 
 import ast
 import re
@@ -109,15 +109,33 @@ def test_earlier_names_warn(old):
     assert "DeprecationWarning" in (ROOT / f"{old}.py").read_text()
 
 
-RIDDLES = {"What", "Whether", "Of", "How", "Who", "Whose", "Where", "Whichever"}
+PROSE = ("arac", "benchmarks")  # the folders whose prose is checked
+PROSE_FILES = [
+    path.relative_to(ROOT.parent) for folder in PROSE for path in sorted((ROOT.parent / folder).rglob("*.py"))
+]
+RIDDLES = {"What", "Whether", "Of", "How", "Who", "Whose", "Where", "Which", "Whichever", "Why"}
+QUAINT = re.compile(r"\b(goes|go) on\b|\bof (its|their|one's|a) own\b", re.IGNORECASE)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_docstrings_say_what_is_done_or_returned(path):
+def docstrings(path):
+    """Yield the docstrings of a file, also those of attributes, which are the help of flags and settings."""
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, documented)]
-    first = [words[0].rstrip(",.:;") for node in nodes if (words := (ast.get_docstring(node) or "").split())]
-    assert not RIDDLES & set(first)
+    for node in ast.walk(ast.parse((ROOT.parent / path).read_text())):
+        for inner in node.body if isinstance(node, documented) else ():
+            if isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Constant):
+                yield str(inner.value.value)
+
+
+@pytest.mark.parametrize("path", PROSE_FILES, ids=str)
+def test_sentences_of_docstrings_say_what_is_done_or_returned(path):
+    sentences = [part for text in docstrings(path) for part in re.split(r"(?<=[.!?])\s+|\n\s*\n", text.strip())]
+    assert not [sentence for sentence in sentences if re.split(r"\W", sentence)[0] in RIDDLES]
+
+
+@pytest.mark.parametrize("path", PROSE_FILES, ids=str)
+def test_text_is_plain(path):
+    text = " ".join((ROOT.parent / path).read_text().split())
+    assert not [text[max(match.start() - 40, 0) : match.end() + 40] for match in QUAINT.finditer(text)]
 
 
 TYPED = [path for path in FILES if path.relative_to(ROOT).parts[0] in ("algorithms", "training", "storage")]

@@ -42,7 +42,7 @@ def test_a_sound_run_is_sound(run, capsys):
     assert f"sound   checkpoint {steps[0]}: generation " in out
     assert f"sound   checkpoint {steps[1]}: generation " in out
     assert f"arrays, {steps[0]} transitions in replay" in out
-    assert f"`arac resume {run}` goes on from {steps[0]} steps" in out
+    assert f"`arac resume {run}` resumes at {steps[0]} steps" in out
     assert digest(run) == before
 
 
@@ -145,8 +145,8 @@ def test_every_damage_is_found_and_named(damage, said, run, capsys):
 def test_it_says_which_checkpoint_a_resume_would_use(run):
     older, newer = (int(path.name) for path in checkpoint.list_checkpoints(run))
     damaged_state(run)
-    assert findings(run)[-1] == ("sound", f"`arac resume {run}` goes on from {older} steps")
-    agent = arac.resume(run, say=lambda _: None, callback=lambda *_: False)
+    assert findings(run)[-1] == ("sound", f"`arac resume {run}` resumes at {older} steps")
+    agent = arac.resume(run, log=lambda _: None, callback=lambda *_: False)
     assert agent.state.env_steps > older
     assert ("note", f"checkpoints/{newer:012d}.broken was found broken by an earlier resume and set aside") in findings(
         run
@@ -156,7 +156,7 @@ def test_it_says_which_checkpoint_a_resume_would_use(run):
 def test_it_says_when_there_is_nothing_to_go_on_from(run):
     for path in checkpoint.list_checkpoints(run):
         (path / "manifest.json").unlink()
-    assert findings(run)[-1] == ("damaged", "no checkpoint is whole: there is nothing to go on from")
+    assert findings(run)[-1] == ("damaged", "no intact checkpoint: the run cannot be resumed")
 
 
 def test_a_config_that_cannot_be_read_is_damage(run, capsys):
@@ -179,7 +179,7 @@ def test_it_says_of_every_checkpoint_what_resume_would(run):
     rehash(run, mark={**table["mark"], "row": 10**9})
     assert any(level == "damaged" and "outside of replay" in text for level, text in findings(run))
     said = []
-    arac.resume(run, say=said.append, callback=lambda *_: False)
+    arac.resume(run, log=said.append, callback=lambda *_: False)
     assert any("outside of replay" in sentence for sentence in said)
 
 
@@ -191,5 +191,5 @@ def test_what_a_killed_process_left_is_noted_and_removed_by_resume(run):
     noted = [text for level, text in findings(run) if level == "note"]
     assert any("checkpoints/.000000000999.tmp was being written when a process died" in text for text in noted)
     assert any("evaluations.jsonl: 22 bytes are newer than the checkpoint" in text for text in noted)
-    arac.resume(run, say=lambda _: None, callback=lambda *_: False)
+    arac.resume(run, log=lambda _: None, callback=lambda *_: False)
     assert [level for level, _ in findings(run) if level != "sound"] == []

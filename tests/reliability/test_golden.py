@@ -42,9 +42,9 @@ def test_what_an_earlier_version_wrote_is_sound_and_goes_on(folder, name, tmp_pa
     run = tmp_path / "run"
     shutil.copytree(folder / name, run)
     assert [finding.text for finding in verify.examine(run) if finding.level == "damaged"] == []
-    agent = arac.resume(run, say=lambda _: None)
+    agent = arac.resume(run, log=lambda _: None)
     assert (agent.state.env_steps, len(agent.replay)) == (expected["env_steps"], expected["replay"])
-    agent = arac.resume(run, total_steps=150, say=lambda _: None)
+    agent = arac.resume(run, total_steps=150, log=lambda _: None)
     assert agent.state.env_steps >= 150
 
 

@@ -330,7 +330,7 @@ def test_a_strange_config_is_refused_or_passed_over_quickly(text, run):
     (run / "config.toml").write_text(f"{text}\n{table}")
     began = time.monotonic()
     with contextlib.suppress(arac.UserError):
-        arac.resume(run, say=lambda _: None)
+        arac.resume(run, log=lambda _: None)
     list(verify.examine(run))
     assert time.monotonic() - began < 60
 
@@ -341,7 +341,7 @@ def test_a_manifest_cannot_have_files_cut_that_are_not_its_own(name, run, tmp_pa
     metrics = json.loads((newest(run) / "manifest.json").read_text())["metrics"]
     rehash(run, metrics={**metrics, name: Checksum(0, sha256(b""))._asdict()})
     assert restored(run, description)[0] == known[1]
-    arac.resume(run, say=lambda _: None)
+    arac.resume(run, log=lambda _: None)
     assert (tmp_path / "victim").read_text() == "precious"
 
 

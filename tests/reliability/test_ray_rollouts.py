@@ -59,7 +59,7 @@ def test_a_run_that_was_begun_with_local_rollouts_goes_on_on_ray(local, tmp_path
 
     first = ARAC("Pendulum-v1", **SETTINGS, elites=1, workers=1)
     first.learn(2400, run_dir=tmp_path / "run", callback=stop)
-    resume(tmp_path / "run", rollouts="ray", say=print)
+    resume(tmp_path / "run", rollouts="ray", log=print)
     assert digest(tmp_path / "run") == {**local, "config.toml": digest(tmp_path / "run")["config.toml"]}
 
 

@@ -122,7 +122,7 @@ def test_a_run_of_a_local_sweep_that_is_killed_goes_on(reference, tmp_path):
     os.kill(pids_of(sweep.wait_for_work(process))[0], signal.SIGKILL)
     said, _ = process.communicate()
     assert process.returncode == 0, said
-    assert "failed, and is tried again: it was killed by SIGKILL" in said
+    assert "failed, will be retried: it was killed by SIGKILL" in said
     assert sweep.digests() == {name: files for name, files in reference.items() if "seed0" in name}
 
 
@@ -174,9 +174,9 @@ def test_on_ray_a_sweep_that_is_asked_to_stop_saves_first(cluster, tmp_path):
     process.send_signal(signal.SIGTERM)
     said, _ = process.communicate()
     assert process.returncode == 130, said
-    assert "what was trained is saved. Go on with:" in said
+    assert "the checkpoints are saved. Resume with:" in said
     assert none_is_left(sweep.runs)
-    assert "stopped; the checkpoint is written" in (sweep.runs / "logs" / f"{run.name}.log").read_text()
+    assert "stopped; the checkpoint is saved" in (sweep.runs / "logs" / f"{run.name}.log").read_text()
 
 
 def test_a_cluster_that_is_not_there_is_one_sentence(tmp_path):

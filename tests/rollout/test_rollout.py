@@ -281,7 +281,7 @@ def test_a_worker_that_dies_or_hangs_once_is_replaced_and_the_result_is_the_same
     here = [play(a_task) for a_task in tasks]
     spec = replace(envs.check("helpers:Probe-v0"), kwargs={"trouble": how, "once": str(tmp_path / "once")})
     said, progress = [], Progress()
-    progress.say = said.append
+    progress.log = said.append
     with LocalPool(spec, 2, time_limit) as pool:
         before = pids_of(pool)
         for mine, others in zip(here, pool.run(tasks, progress), strict=True):
@@ -297,7 +297,7 @@ def test_a_worker_that_dies_or_hangs_once_is_replaced_and_the_result_is_the_same
 def test_a_worker_that_was_killed_is_replaced_and_the_result_is_the_same():
     tasks = [task(counters=(member, 0, 0)) for member in range(3)]
     said, progress = [], Progress()
-    progress.say = said.append
+    progress.log = said.append
     with LocalPool(envs.check("helpers:Probe-v0"), 1) as pool:
         first = pool.run(tasks, progress)
         os.kill(pids_of(pool)[0], signal.SIGKILL)
@@ -311,7 +311,7 @@ def test_a_worker_that_was_killed_is_replaced_and_the_result_is_the_same():
 def test_a_worker_that_was_stopped_is_replaced():
     """A process that neither reads nor dies."""
     progress = Progress()
-    progress.say = lambda _: None
+    progress.log = lambda _: None
     wide = Constant(*np.zeros(10**6))  # more than a socket takes at once
     with LocalPool(envs.check("helpers:Probe-v0"), 1, 3.0) as pool:
         [expected] = pool.run([task(wide, "random")], progress)

@@ -371,7 +371,7 @@ def test_a_newer_format_is_refused_by_its_number_and_never_skipped(tmp_path, new
 def test_a_folder_without_a_checkpoint_is_refused_in_one_sentence(tmp_path, made):
     if made:
         (tmp_path / "checkpoints").mkdir()
-    with pytest.raises(UserError, match="no checkpoint to go on from") as caught:
+    with pytest.raises(UserError, match="no usable checkpoint") as caught:
         load(tmp_path)
     assert "\n" not in str(caught.value)
 

@@ -112,7 +112,7 @@ def test_the_command_exports_a_run_and_an_agent(tmp_path, capsys):
 
 def test_a_place_that_is_none_is_told_in_a_sentence(tmp_path, capsys):
     for place, sentence in (
-        (tmp_path / "none" / "policy.npz", f"There is no folder {tmp_path / 'none'}; make it first."),
+        (tmp_path / "none" / "policy.npz", f"There is no folder {tmp_path / 'none'}; create it first."),
         (tmp_path, f"{tmp_path} is a folder; give the name of a file."),
     ):
         assert main(["export", str(GOLDEN / "sac_nf"), str(place)]) == 2

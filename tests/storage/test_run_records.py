@@ -193,7 +193,7 @@ def test_a_champion_that_is_older_than_the_run_or_damaged_is_left_out_and_said(t
     bad = run_folder(tmp_path / "bad", seed=1)
     (bad / "champion.json").write_text("{")
     assert line_of(tmp_path).champion is None
-    assert "they were played at 20,000 steps, and the run went on to 30,000" in " ".join(said(tmp_path, "left out"))
+    assert "they were played at 20,000 steps, and the run continued to 30,000" in " ".join(said(tmp_path, "left out"))
     assert "cannot be read, so the champion's fresh episodes are left out: it is not JSON" in " ".join(
         said(tmp_path, "left out")
     )

@@ -29,7 +29,7 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tensorboard") / "run"
     arac.ARAC("InvertedPendulum-v5", seed=1, **SMALL).learn(400, run_dir=folder)
     shutil.rmtree(checkpoint.list_checkpoints(folder)[-1])
-    arac.resume(folder, total_steps=500, say=lambda _: None)
+    arac.resume(folder, total_steps=500, log=lambda _: None)
     assert len(list((folder / "tensorboard").iterdir())) == 2
     return folder
 

@@ -123,7 +123,7 @@ def test_one_that_raises_stops_the_run_with_a_checkpoint_and_it_resumes_exactly(
         agent.learn(STEPS, run_dir=tmp_path / "run", callback=[recorder, Broken()])
     assert recorder.of("on_end") == [(agent.state, "failed")]
     assert int(checkpoint.list_checkpoints(tmp_path / "run")[-1].name) == agent.state.env_steps < STEPS
-    resumed = arac.resume(tmp_path / "run", say=lambda _: None)
+    resumed = arac.resume(tmp_path / "run", log=lambda _: None)
     expected, folder, _ = whole
     arrays = pytree_io.to_arrays(resumed.state)
     for name, array in pytree_io.to_arrays(expected.state).items():
@@ -142,7 +142,7 @@ def test_one_that_cannot_start_ends_those_that_had(tmp_path):
         trained([first, broken, last], tmp_path / "run")
     assert [name for name, _, _ in first.told] == ["on_start", "on_end"]
     assert (broken.told, last.told) == ([], [])
-    assert arac.resume(tmp_path / "run", total_steps=STEPS, say=lambda _: None).state.env_steps >= STEPS
+    assert arac.resume(tmp_path / "run", total_steps=STEPS, log=lambda _: None).state.env_steps >= STEPS
 
 
 @pytest.mark.parametrize("callback", [3, StopAtReturn, [None]])
@@ -185,7 +185,7 @@ def test_videos_are_made_at_the_start_and_whenever_the_interval_is_crossed_also_
     due = [0] + [now for before, now in pairwise(steps) if now // 90 > before // 90]
     video = PeriodicVideo(90)
     trained([video, lambda agent, _: agent.state.env_steps < 150], tmp_path / "run")
-    arac.resume(tmp_path / "run", callback=video, say=lambda _: None)
+    arac.resume(tmp_path / "run", callback=video, log=lambda _: None)
     assert [path for _, _, _, path in filmed] == [tmp_path / "run" / "videos" / f"{step:012d}.mp4" for step in due]
     assert [labels for _, _, labels, _ in filmed] == [[f"champion at {step} steps"] for step in due]
 

@@ -51,7 +51,7 @@ def test_a_run_and_its_resumption_are_one_run_there_with_all_numbers(tmp_path):
     run = tmp_path / "run"
     agent = arac.SAC("InvertedPendulum-v5", seed=3, **SMALL)
     agent.learn(400, run_dir=run, callback=[WandB("poles", tags=["small"]), lambda _, row: row is None])
-    arac.resume(run, callback=WandB("poles"), say=lambda _: None)
+    arac.resume(run, callback=WandB("poles"), log=lambda _: None)
     wandb.teardown()  # its process has written everything when it has ended
     first, second = sorted(run.glob("wandb/offline-run-*/*.wandb"))
     rows = metrics.read_evaluations(run)

@@ -115,7 +115,7 @@ def test_an_episode_may_take_as_long_as_the_run_allows(tmp_path, capsys, monkeyp
     [
         ([], "There is no screen to open a window on; `--video FILE.mp4` films it instead."),
         (["--video", "a.avi"], "A video ends in .mp4 or .gif, got 'a.avi'."),
-        (["--video", "no/a.mp4"], "There is no folder no; make it first."),
+        (["--video", "no/a.mp4"], "There is no folder no; create it first."),
         (["--video", "a.mp4", "--member", "3"], "member must be champion, all or a number below 3, got '3'."),
         (["--video", "a.mp4", "--member", "best"], "member must be champion, all or a number below 3, got 'best'."),
         (["--video", "a.mp4", "--episodes", "0"], "episodes must be at least 1, got 0."),

@@ -172,29 +172,27 @@ def test_episodes_can_be_cut_short(spec, tmp_path):
 def test_a_path_that_is_none_is_refused_before_anything_is_drawn(name, spec, tmp_path):
     (tmp_path / "folder.mp4").mkdir()
     with pytest.raises(
-        UserError, match=r"ends in \.mp4 or \.gif, got|There is no folder .*/missing; make|is a folder; give"
+        UserError, match=r"ends in \.mp4 or \.gif, got|There is no folder .*/missing; create|is a folder; give"
     ):
         film(spec, POLICIES, ["a", "b", "c"], tmp_path / name)
 
 
 def test_an_environment_without_pictures_is_refused(tmp_path):
     spec = envs.check(Unseen, max_episode_steps=10)
-    with pytest.raises(
-        UserError, match=r"Unseen cannot be looked at: it draws no pictures \(its render_modes are \[\]"
-    ):
+    with pytest.raises(UserError, match=r"Unseen cannot be rendered: its render_modes are \[\]"):
         film(spec, POLICIES[:1], ["a"], tmp_path / "a.mp4")
 
 
 def test_an_environment_that_no_other_process_finds_is_refused(tmp_path):
     spec = envs.check(lambda **kwargs: Painted(**kwargs), max_episode_steps=10)  # noqa: PLW0108
-    with pytest.raises(UserError, match="put it into a module by name"):
+    with pytest.raises(UserError, match="define it at the top level of a module"):
         film(spec, POLICIES[:1], ["a"], tmp_path / "a.mp4")
 
 
 @pytest.mark.parametrize(("module", "name"), [("__main__", "Mine"), (__name__, "function.<locals>.Mine")])
 def test_a_policy_that_no_other_process_finds_is_refused(module, name, spec, tmp_path):
     mine = type("Mine", (Constant,), {"__module__": module, "__qualname__": name})
-    sentence = f"{module}.{name} cannot be imported by the process that draws it: put it into a module by name."
+    sentence = f"{module}.{name} cannot be imported by the rendering process: define it at the top level of a module."
     with pytest.raises(UserError, match=re.escape(sentence)):
         film(spec, [POLICIES[0], mine(0, 0)], ["a", "b"], tmp_path / "a.mp4")
     with pytest.raises(UserError, match=re.escape(sentence)):

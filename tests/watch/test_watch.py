@@ -107,7 +107,7 @@ def test_a_folder_of_videos_that_is_a_link_is_refused(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "secret.mp4").write_bytes(VIDEO)
     (run / "videos").symlink_to(tmp_path / "elsewhere")
-    assert "is a link" in progress(run)["error"]
+    assert "not a link" in progress(run)["error"]
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ def rename(run):
     [
         (remove_config, "This run cannot be read: there is no config.toml in it."),
         (damage_evaluations, "line 1 of its evaluations.jsonl is not an evaluation: it is not JSON."),
-        (link_evaluations, "evaluations.jsonl is a link, or not what a run has there; remove it first."),
+        (link_evaluations, "evaluations.jsonl must be an ordinary file or folder, not a link; remove it."),
         (rename, "is gone."),
     ],
 )

@@ -5,7 +5,7 @@ import re
 import tomllib
 from functools import cache
 from importlib import resources
-from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_origin, get_type_hints
 
 from arac.algorithms.config import Config
 from arac.envs.tasks import VARIANTS
@@ -15,11 +15,8 @@ from arac.utils.text import suggestion
 AnyConfig = TypeVar("AnyConfig", bound=Config)
 
 
-Preset: TypeAlias = Literal["paper", "paper-letter", "published", "public-code", "none"]
-
-
 def configured(
-    kind: type[AnyConfig], env_id: str, overrides: dict[str, Any], *, preset: Preset | bool = "paper"
+    kind: type[AnyConfig], env_id: str, overrides: dict[str, Any], *, preset: str | bool = "paper"
 ) -> tuple[AnyConfig, str | None]:
     """Return the config for a task, and the name of the row of parameters it starts from, if there is one.
 
@@ -34,14 +31,13 @@ def configured(
         UserError: if an override is not a field, or its value is not allowed, or the algorithm has no such preset.
     """
     name = ("paper" if preset else "none") if isinstance(preset, bool) else preset
-    offered = [name for name in get_args(Preset) if name in ("paper", "none", *kind.named_presets)]
-    if name not in offered:
-        message = f"preset must be one of {', '.join(offered)} for {_words(kind)}, got {preset!r}."
-        raise UserError(message, fields=("preset",))
+    title = kind.__name__.removesuffix("Config")
+    if name not in (offered := ("paper", *kind.named_presets, "none")):
+        raise UserError(f"preset must be one of {', '.join(offered)} for {title}, got {preset!r}.", fields=("preset",))
     fields = [field.name for field in dataclasses.fields(kind)]
     for setting in overrides:
         if setting not in fields:
-            raise UserError(f"{_words(kind)} has no setting {setting!r}.{suggestion(setting, fields)}")
+            raise UserError(f"{title} has no setting {setting!r}.{suggestion(setting, fields)}", fields=(setting,))
     row = None if name == "none" else _table(kind.preset_table).get(task_name(env_id))
     taken = (*kind.preset_fields, *(kind.letter_fields if name == "paper-letter" else ()))
     chosen = {field: row[field] for field in taken} if row else {}
@@ -51,10 +47,6 @@ def configured(
         for setting, value in overrides.items()
     }
     return kind(**{**kind.named_presets.get(name, {}), **chosen, **given}), task_name(env_id) if chosen else None
-
-
-def _words(kind: type[Config]) -> str:
-    return kind.__name__.removesuffix("Config")
 
 
 def default_steps(env_id: str) -> int:
