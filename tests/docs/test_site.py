@@ -1,4 +1,4 @@
-"""The documentation's site: built without a warning, and read from the disk without a network."""
+"""The documentation's site builds without a warning and works from the disk without a network."""
 
 import dataclasses
 import importlib.util
@@ -33,7 +33,7 @@ def site(tmp_path_factory):
 
 
 class Loads(HTMLParser):
-    """What a page loads by itself, unlike what it links to."""
+    """The resources that a page loads, as opposed to its links."""
 
     def __init__(self, text):
         super().__init__()
