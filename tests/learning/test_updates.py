@@ -25,7 +25,7 @@ RULES = UpdateConfig(discount=0.9, tau=0.1, learning_rate=0.01, batch_size=16)
 KEY = jax.random.key(0)
 
 
-def pair(style=LayerStyle()):  # noqa: B008
+def pair(style=LayerStyle()):
     return TwinQ(vmap_init(lambda key: MLP.init(key, (OBS + ACT, 8, 6, 1), style), KEY, 2))
 
 
