@@ -1,4 +1,4 @@
-"""Draws the figures of docs/explained.md with the library's own flows, archive, betas and loss: `make figures`."""
+"""Draw the figures of docs/explained.md with the library's flows, archive, betas and loss: `make figures`."""
 
 import sys
 from dataclasses import replace
@@ -19,22 +19,22 @@ from arac.population.archive import Archive, betas, two_means
 from arac.utils import plotting
 
 LOW, HIGH, PLAIN = "#d1711f", "#2b6cb0", "#9aa0a6"
-EDGE = 2.6  # of the plane that is drawn
+EDGE = 2.6  # half of the edge of the drawn plane
 WIDTH = 0.8  # standard deviation of the base
-TEMPERATURE, SLOPE, LAMBDA = 0.2, 0.15, 0.4  # of the losses with which an elite is moved
+TEMPERATURE, SLOPE, LAMBDA = 0.2, 0.15, 0.4  # of the losses that train an elite
 
 
 def flow(centre, alpha, beta):
-    """A radial flow with the parameters as the paper names them."""
+    """Return a radial flow with the paper's parameters."""
     return RadialFlow(jnp.array(centre), _raw(alpha), _raw(alpha + beta))
 
 
 def _raw(value):
-    return jnp.log(jnp.expm1(value))  # the library keeps what softplus makes positive
+    return jnp.log(jnp.expm1(value))  # the library stores the argument of softplus
 
 
 def density(flows, mean=(0.0, 0.0)):
-    """On a grid over the plane, exactly: through the flows' inverse."""
+    """Return a grid's axis and the exact density on the grid, by the flows' inverse."""
     axis = np.linspace(-EDGE, EDGE, 201)
     points = jnp.asarray(np.stack(np.meshgrid(axis, axis), -1), jnp.float32)
     mean = jnp.array(mean)
@@ -48,7 +48,7 @@ def show(axes, flows, title, mean=(0.0, 0.0)):
 
 
 def draw_flows(plt):
-    """A Gaussian, two single flows and three in a row."""
+    """Draw a Gaussian, two single flows and three flows in a row."""
     out, pull = flow((0.7, 0.0), 0.4, 1.2), flow((0.7, 0.0), 1.6, -0.9)
     three = (out, flow((-1.1, 0.8), 0.4, 0.7), flow((-0.9, -1.3), 1.5, -0.6))
     figure, panels = plt.subplots(1, 4, figsize=(11, 3.1), layout="constrained")
@@ -70,7 +70,7 @@ def draw_flows(plt):
 
 
 def draw_archive(plt):
-    """Which of all the policies of a run with rising fitness the archive still has at its end."""
+    """Draw the policies that the archive has at the end of a run with rising fitness, among all evaluated ones."""
     rng, members, evaluations = np.random.default_rng(0), 5, 60
     archive, seen = Archive.empty({"born": jnp.zeros(())}, 20), []
     for number in range(evaluations):
@@ -93,7 +93,7 @@ def draw_archive(plt):
 
 
 def draw_betas(plt):
-    """The coefficient over the fitness among the drawn policies."""
+    """Draw the coefficient of each sampled policy by its fitness."""
     figure, axes = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
     fitness = np.linspace(0, 1, 101)
     drawn = np.array([0.0, 0.18, 0.55, 0.8, 1.0])
@@ -111,7 +111,7 @@ def draw_betas(plt):
 
 
 def draw_attraction_and_repulsion(plt):
-    """The same policy after it was drawn towards an archived one, and after it was driven away from it."""
+    """Draw a policy after attraction to an archived one, and after repulsion from it."""
     archived = (flow((-0.5, 0.3), 0.5, 0.8), flow((1.1, -0.6), 1.0, -0.5))
     keys = jax.random.split(jax.random.key(3), 2)
     start = tuple(RadialFlow.init(key, 2) for key in keys)
@@ -130,7 +130,7 @@ def draw_attraction_and_repulsion(plt):
 
 @jax.jit
 def trained(flows, archived, beta):
-    """The flows and the mean after 1,500 steps on SAC's loss with a wide optimum in the middle, and on the AR loss."""
+    """Return flows and mean after 1,500 steps on SAC's loss, with a wide optimum in the middle, and the AR loss."""
     others = TargetPolicies(
         jax.tree.map(lambda leaf: leaf[None], FlowPolicy(at((0.0, 0.0)), archived)), jnp.array([beta])
     )
@@ -157,7 +157,7 @@ def trained(flows, archived, beta):
 
 
 def at(mean):
-    """A base that is the same Gaussian in every state."""
+    """Return a base that is the same Gaussian in every state."""
     zeros = jax.tree.map(jnp.zeros_like, Gaussian.init(jax.random.key(0), (1, 2), WIDTH))
     return Gaussian(replace(zeros.network, biases=(jnp.asarray(mean),)), WIDTH)
 

@@ -1,4 +1,4 @@
-"""What `mkdocs build` does to the pages, which are plain Markdown: tables from the code, and links out of docs/."""
+"""Hooks of `mkdocs build`: fill in tables from the code, include files, and rewrite links that leave docs/."""
 
 import dataclasses
 import re
@@ -14,11 +14,12 @@ from arac.algorithms.registry import ALGORITHMS
 
 ROOT = Path(__file__).parents[1]
 OUTSIDE = re.compile(r"(!?)\[([^\]]*)\]\(\.\./([^)#]+)\)")
+INCLUDED = re.compile(r"<!-- include: (\S+) -->.*?<!-- /include -->", re.DOTALL)
 MARKER = re.compile(r"<!-- (settings|presets): (\w+) -->")
 
 
 def on_files(files, config):
-    """Results that a page shows or links to go into the site; what is no file, or source, does not."""
+    """Add the files of results/ that pages show or link to."""
     linked = {
         path
         for page in files.documentation_pages()
@@ -31,7 +32,7 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Fills the tables in, and turns links out of docs/ into links to copies or into plain names."""
+    """Fill in tables and included files, and replace links that leave docs/ by links to copies or plain names."""
 
     def inside(match):
         picture, text, path = match.groups()
@@ -40,12 +41,19 @@ def on_page_markdown(markdown, page, config, files):
         return f"`{path}`" if path.endswith(text) else f"{text} (`{path}`)"
 
     tables = {"settings": settings, "presets": preset_table}
-    filled = MARKER.sub(lambda match: tables[match[1]](match[2]), markdown)
+    included = INCLUDED.sub(lambda match: from_root(match[1]), markdown)
+    filled = MARKER.sub(lambda match: tables[match[1]](match[2]), included)
     return OUTSIDE.sub(inside, filled)
 
 
+def from_root(path):
+    """Return a page outside docs/, with its links relative to docs/."""
+    text = re.sub(r"\]\((?!https?:|#)", "](../", (ROOT / path).read_text())
+    return text.replace("](../docs/", "](")
+
+
 def settings(name):
-    """An algorithm's settings that are its own or have another default than the common ones; or the common ones."""
+    """Return the table of the common settings, or of those of an algorithm that differ from them."""
     kind = Config if name == "common" else ALGORITHMS[name].config
     shared = {} if kind is Config else {field.name: field.default for field in dataclasses.fields(Config)}
     rows = [
@@ -53,11 +61,11 @@ def settings(name):
         for field in dataclasses.fields(kind)
         if field.name not in shared or field.default != shared[field.name]
     ]
-    return _table(("setting", "default", "what it is"), rows)
+    return _table(("setting", "default", "meaning"), rows)
 
 
 def preset_table(name):
-    """The rows of a file below arac/algorithms/presets."""
+    """Return the table of a file in arac/algorithms/presets."""
     rows = tomllib.loads((ROOT / "arac" / "algorithms" / "presets" / f"{name}.toml").read_text())
     columns = list(next(iter(rows.values())))
     lines = [(f"`{task}`", *(_shown(row[column]).strip('"') for column in columns)) for task, row in rows.items()]
@@ -71,7 +79,7 @@ def _shown(value):
 
 
 def _help(kind, name):
-    """The line below the field, in the first class that has one."""
+    """Return the docstring of a field, from the first class that has one."""
     classes = [base for base in kind.__mro__ if base.__module__.startswith("arac.")]
     documented = (_module(base.__module__)[base.__name__].members.get(name) for base in classes)
     return next(" ".join(field.docstring.value.split()) for field in documented if field and field.docstring)

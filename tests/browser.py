@@ -1,4 +1,4 @@
-"""A real Chromium without a window, spoken to by its own protocol: no driver and no library beside websockets."""
+"""A headless Chromium that is controlled by the DevTools protocol over websockets, without a driver."""
 
 import json
 import shutil
@@ -20,12 +20,12 @@ FLAGS += [
 
 
 def program():
-    """Where Chromium is; None where it is not installed."""
+    """Return the path of Chromium, or None if it is not installed."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 class Page:
-    """A tab: what it does is asked for by `call`, and what it tells is kept in `events`."""
+    """A tab of the browser: `call` sends a command, and `events` keeps the events that it reports."""
 
     def __init__(self, socket):
         self._socket, self._number, self._session = socket, 0, None
@@ -46,14 +46,14 @@ class Page:
         return answer["result"]
 
     def run(self, script):
-        """The value of a JavaScript expression."""
+        """Return the value of a JavaScript expression."""
         answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(answer["exceptionDetails"])
         return answer["result"].get("value")
 
     def open(self, place, width=1280, height=900, scheme="light"):
-        """`place` is a file or an address."""
+        """Open `place`, a file or an address."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.call("Emulation.setDeviceMetricsOverride", **metrics)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
@@ -77,14 +77,14 @@ class Page:
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key)
 
     def told(self, method):
-        """The events of a kind so far."""
-        self.run("0")  # what was told before the answer to this has come
+        """Return the events of a kind so far."""
+        self.run("0")  # events before this answer have arrived
         return [event["params"] for event in self.events if event.get("method") == method]
 
 
 @contextmanager
 def opened(folder):
-    """A fresh Chromium with its profile in `folder`, ended when the block is left."""
+    """Start Chromium with its profile in `folder`, and end it when the block is left."""
     words = [program(), *FLAGS, f"--user-data-dir={folder}", "about:blank"]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

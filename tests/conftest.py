@@ -1,4 +1,4 @@
-"""What every test runs with: one compilation cache, quick compiling, and signals as a test needs them."""
+"""Set up every test: a shared compilation cache, quick compilation and the signals of a terminal."""
 
 import gc
 import os
@@ -7,15 +7,15 @@ from importlib.metadata import version
 import pytest
 from terminal import signals_of_a_terminal
 
-# A fourth of the time to compile all algorithms, for code that is slower at work: right where small runs are compared.
+# Compiling takes a quarter of the time and the code is slower, which suits small runs.
 QUICK_TO_COMPILE = ["--xla_backend_optimization_level=0"]
-if version("jaxlib").startswith("0.10."):  # XLA ends a process that names an option which it has dropped
+if version("jaxlib").startswith("0.10."):  # XLA ends a process that passes an option that was removed
     QUICK_TO_COMPILE += ["--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"]
 
 
 def pytest_configure(config):
     """Set variables before anything reads them; slow tests train for longer, and are compiled as users' runs are."""
-    os.environ["RAY_ADDRESS"] = "local"  # else a test would find the cluster of another that runs beside it
+    os.environ["RAY_ADDRESS"] = "local"  # otherwise a test could connect to the cluster of a parallel one
     if not is_slow(config):
         os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *QUICK_TO_COMPILE])
 
@@ -44,7 +44,7 @@ def _small_critic_of_erl(pytestconfig):
 
 @pytest.fixture(scope="session", autouse=True)
 def _compilation_cache(tmp_path_factory):
-    """The same loops are compiled by many tests and by the processes they start: let them share."""
+    """Share one compilation cache among the tests and the processes that they start."""
     base = tmp_path_factory.getbasetemp()  # several pytest processes have one each, side by side
     folder = str((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "jax-cache")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
@@ -57,6 +57,6 @@ def _compilation_cache(tmp_path_factory):
 
 @pytest.fixture
 def signals():
-    """SIGINT, SIGTERM and SIGHUP as in a terminal, however the tests were started."""
+    """Set SIGINT, SIGTERM and SIGHUP as in a terminal, however the tests were started."""
     with signals_of_a_terminal():
         yield

@@ -1,4 +1,4 @@
-"""What stands in README and docs: blocks of code, and the commands in them."""
+"""Code blocks and commands of README and docs."""
 
 import re
 import shlex
@@ -12,24 +12,24 @@ BETWEEN = {"&&", "||", "|", ";", "&"}
 
 
 def blocks(page, *languages):
-    """The code in fences of these languages, in order."""
+    """Return the code in fences of these languages, in order."""
     return [text for language, text in FENCE.findall(page.read_text()) if language in languages]
 
 
 def scripts(page):
-    """Whole shell scripts among the blocks."""
+    """Return the shell scripts among the blocks."""
     return [text for text in blocks(page, "bash") if text.startswith("#!")]
 
 
 def commands(page):
-    """Every command that a reader is to type, as words: lines of bash, and what follows a prompt in shown output."""
+    """Return every command to type, as words: lines of bash, and those after a prompt in shown output."""
     shown = "\n".join(line[2:] for text in blocks(page, "") for line in text.splitlines() if line.startswith("$ "))
     typed = [text for text in blocks(page, "bash") if not text.startswith("#!")]
     return [words for text in [*typed, shown] for words in split(text)]
 
 
 def split(text):
-    """Shell text as commands, each a list of words without assignments, redirections and the folder of the program."""
+    """Split shell text into commands, as words without assignments, redirections and the program's folder."""
     found = []
     for line in text.replace("\\\n", " ").splitlines():
         command = []
@@ -53,6 +53,6 @@ def _bare(words):
 
 
 def mentioned(page):
-    """Commands of ours in the running text, as words."""
+    """Return the `arac` and `make` commands in the running text, as words."""
     prose = FENCE.sub("", page.read_text())
     return [text.split() for text in INLINE.findall(prose)]

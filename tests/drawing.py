@@ -1,4 +1,4 @@
-"""An environment that draws without any graphics library, and one that cannot."""
+"""An environment that draws without a graphics library, and one that cannot draw."""
 
 import ctypes
 
@@ -10,9 +10,9 @@ COLOUR = 200
 
 
 class Painted(gymnasium.Env):
-    """Pays the first action at each step, and ends after `length` steps times the second one, stretched to 0..1.
+    """Reward the first action at each step, and end after `length` steps times the second one, rescaled to 0..1.
 
-    Draws a bar as high as the step it is at.
+    A frame has a bar as high as the number of the step.
     """
 
     metadata = {"render_modes": ["rgb_array", "human"], "render_fps": 50}  # noqa: RUF012
@@ -43,7 +43,7 @@ class Painted(gymnasium.Env):
             raise gymnasium.error.DependencyNotInstalled("paint is not installed, run `pip install paint`")
         if (self.trouble, self.count) in {("crashes", 4), ("crashes at once", 1)}:
             ctypes.string_at(0)
-        if self.render_mode == "human":  # on a screen that nobody sees
+        if self.render_mode == "human":  # on a virtual screen
             return None
         picture = np.full((60, 80, 3), COLOUR, np.uint8)
         picture[60 - self.count :, 30:50] = (250, 60, 20)
@@ -51,7 +51,7 @@ class Painted(gymnasium.Env):
 
 
 class Unseen(Painted):
-    """Draws nothing."""
+    """An environment without a picture."""
 
     metadata = {"render_modes": []}  # noqa: RUF012
 

@@ -1,4 +1,4 @@
-"""Agents for which nothing is compiled."""
+"""Agents with random parameters, for which nothing is compiled."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from arac.storage.run_spec import RunSpec
 
 
 def drawn(name: str, env_id: str = "InvertedPendulum-v5", **env_settings):
-    """An agent of an algorithm with all its numbers drawn at random, as if it had learned something odd."""
+    """Return an agent of an algorithm with all parameters drawn at random."""
     kind, rng = AGENTS[name], np.random.default_rng(0)
     config = kind.algorithm.config(hidden_size=16, workers=0)
     description = RunSpec(kind.algorithm, envs.check(env_id, **env_settings), 0, config)

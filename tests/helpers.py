@@ -1,4 +1,4 @@
-"""Environments and policies that worker processes can import too, and episodes that say where they come from."""
+"""Environments and policies that worker processes can import, and episodes with recognisable numbers."""
 
 import ctypes
 import os
@@ -14,7 +14,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 
 from arac.replay.episode import Episode
 
-# Of runs that take a second; what is compiled for one is found by all.
+# Settings of runs that take a second; all share the same compiled code.
 SMALL = {
     "hidden_size": 16,
     "batch_size": 16,
@@ -32,9 +32,9 @@ HERE = [*SMALL_FLAGS[:-1], "0"]
 
 
 class Probe(gymnasium.Env):
-    """Observes (a number drawn at reset, the step, the last action); does wrong at a step, if told to.
+    """Observe (a number drawn at reset, the step, the last action), and fail at a given step.
 
-    With `once`, only the first of all processes that gets there does; with `when`, only while that file is there.
+    If `once` is set, only the first process to reach it fails; if `when` is set, only while that file exists.
     """
 
     def __init__(self, length: int = 5, trouble: str = "", at: int = 3, once: str = "", when: str = "") -> None:
@@ -84,7 +84,7 @@ class Probe(gymnasium.Env):
             ctypes.string_at(0)
         if self.trouble == "hangs":
             time.sleep(1000)
-        if self.trouble == "hangs for good":  # in C, without ever giving the interpreter a chance
+        if self.trouble == "hangs for good":  # in C, without returning to the interpreter
             re.match("(a+)+$", "a" * 64 + "b")
         if self.trouble == "starts a process":
             child = subprocess.Popen(["sleep", "1000"])
@@ -97,7 +97,7 @@ class Probe(gymnasium.Env):
 
 
 class Reusing(gymnasium.Env):
-    """Gives the same array at every step, with new numbers in it."""
+    """Return the same array at every step, with new numbers in it."""
 
     observation_space = Box(-np.inf, np.inf, (1,), np.float32)
     action_space = Box(-1, 1, (1,))
@@ -115,7 +115,7 @@ class Reusing(gymnasium.Env):
 
 
 class Gate(gymnasium.Env):
-    """One step an episode; a positive action makes it last until the file `key` is there."""
+    """An episode has one step; a positive action makes it last until the file `key` exists."""
 
     observation_space = Box(-1, 1, (1,))
     action_space = Box(-1, 1, (1,))
@@ -136,7 +136,7 @@ class Gate(gymnasium.Env):
 
 
 class Odd(gymnasium.Env):
-    """Spaces of all kinds."""
+    """An environment with spaces of all kinds."""
 
     def __init__(self, actions: str = "box", observations: str = "box") -> None:
         self.action_space = {
@@ -170,7 +170,7 @@ gymnasium.register("Breaking-v0", entry_point=Probe, max_episode_steps=5000, kwa
 
 
 class Constant:
-    """A policy with one action, but for the noise."""
+    """A policy with one constant action, plus noise."""
 
     def __init__(self, *action: float) -> None:
         self.action = np.array(action, np.float32)
@@ -183,7 +183,7 @@ class Constant:
 
 
 def numbered_episode(number: int, steps: int, terminated: bool = True) -> Episode:
-    """An episode in which every observation, action and reward tells its episode and step."""
+    """Return an episode in which every observation, action and reward encodes its episode and step."""
     step = np.arange(steps + 1, dtype=np.float32)
     observations = np.stack([np.full_like(step, number), step], axis=1)
     rewards = 10_000.0 * number + step[:-1]

@@ -1,4 +1,4 @@
-"""The paper's formulas of radial flows in NumPy, and flows and points to try them on."""
+"""The paper's formulas of radial flows in NumPy, and flows and points to test them on."""
 
 import jax
 import numpy as np
@@ -21,7 +21,7 @@ def numbers(limit):
 
 @st.composite
 def chains(draw, dimensions=DIMENSIONS, counts=COUNTS, limit=4.0):
-    """Flows with float64 NumPy leaves whose values float32 can hold, and five points for them."""
+    """Return flows with float64 NumPy leaves that float32 represents exactly, and five points for them."""
     dimension, count = draw(dimensions), draw(counts)
     centres = draw(arrays(np.float64, (count, dimension), elements=numbers(3)))
     raws = draw(arrays(np.float64, (count, 2), elements=numbers(limit)))
@@ -42,7 +42,7 @@ def cast(tree, dtype):
 
 
 def parameters(flow):
-    """The paper's z0, alpha and beta, with the floor that keeps both away from 0."""
+    """Return the paper's z0, alpha and beta, with the floor that keeps both away from 0."""
     alpha = np.log1p(np.exp(flow.raw_alpha)) + 1e-6
     return flow.centre, alpha, np.log1p(np.exp(flow.raw_reach)) + 1e-6 - alpha
 
@@ -61,7 +61,7 @@ def paper_log_det(flow, z):
 
 
 def bisected_inverse(flow, y):
-    """The inverse without the closed form: the distance before the flow, found by halving."""
+    """Invert a flow without the closed form: find the distance before it by bisection."""
     centre, alpha, beta = parameters(flow)
     goal = np.linalg.norm(y - centre, axis=-1, keepdims=True)
     low, high = np.zeros_like(goal), goal + alpha
@@ -73,7 +73,7 @@ def bisected_inverse(flow, y):
 
 
 def paper_log_density(x, mean, std, flows):
-    """The density after the flows (Eq. 7), by bisection: the reference of the tests of policies and losses."""
+    """Return the density after the flows (Eq. 7) by bisection, the reference of the tests of policies and losses."""
     total = np.zeros(x.shape[:-1])
     for flow in reversed(flows):
         x = bisected_inverse(flow, x)
@@ -83,7 +83,7 @@ def paper_log_density(x, mean, std, flows):
 
 
 def magnification(flows):
-    """How much the steepest slope of the flows or of their inverses can enlarge a rounding error."""
+    """Return the largest factor by which the flows or their inverses can enlarge a rounding error."""
     result = 1.0
     for flow in flows:
         _, alpha, beta = parameters(flow)
@@ -92,7 +92,7 @@ def magnification(flows):
 
 
 def rounding(flows, points, dtype):
-    """A bound on the error of a round trip: a few roundings of the largest point on the way, magnified."""
+    """Return a bound on the error of a round trip: a few roundings of the largest point on the way, magnified."""
     sizes = [np.linalg.norm(flow.centre) + abs(parameters(flow)[2]) for flow in flows]
     scale = 1 + np.linalg.norm(points, axis=-1).max() + sum(sizes)
     return 8 * (1 + len(flows)) * np.finfo(dtype).eps * scale * magnification(flows)

@@ -1,4 +1,4 @@
-"""Run folders made by hand, what a report makes of them, and whether two are the same."""
+"""Run folders made by hand, their report, and the comparison of two."""
 
 import json
 import re
@@ -20,7 +20,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 
 
 def run_folder(folder, returns=(1.0, 2.0, 3.0), *, env="Hopper-v5", algo="arac", seed=0, planned=None, **rest):
-    """Writes what a run leaves that a report reads; `steps` are those of the evaluations."""
+    """Write the files of a run that a report reads; `steps` are those of the evaluations."""
     steps = rest.pop("steps", [10_000 * (place + 1) for place in range(len(returns))])
     extra = {name: rest.pop(name) for name in ("champion", "versions", "kwargs", "limit", "policy") if name in rest}
     config, preset = configured(ALGORITHMS[algo].config, env, rest)
@@ -78,7 +78,7 @@ def data_of(text):
 
 
 def assert_same_run(agent, other, folder, other_folder):
-    """All that was learned and all rows of two runs."""
+    """Compare the parameters and all rows of two runs."""
     first, second = pytree_io.to_arrays(agent.state), pytree_io.to_arrays(other.state)
     assert first.keys() == second.keys()
     for name, array in first.items():

@@ -1,4 +1,4 @@
-"""Signals as a program has them that was started in a terminal."""
+"""The signals of a program that was started in a terminal."""
 
 import signal
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def signals_of_a_terminal():
-    """Heed SIGINT, SIGTERM and SIGHUP in this process and those it starts within.
+    """Handle SIGINT, SIGTERM and SIGHUP in this process and those that it starts within the block.
 
     Tests are also started with `nohup` or in the background of a script, where some of them are ignored.
     """

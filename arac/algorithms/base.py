@@ -7,6 +7,7 @@ from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import jax
 import numpy as np
+from jaxtyping import Float, Int
 
 from arac.algorithms.config import Config, ExplorationConfig, SoftConfig
 from arac.envs import EnvSpec
@@ -88,22 +89,22 @@ class Evaluation(NamedTuple):
 
     env_steps: int
     generation: int
-    returns: np.ndarray  # (member, episode)
-    lengths: np.ndarray  # (member, episode)
-    fitness: np.ndarray  # (member,)
-    elites: np.ndarray
-    kl: np.ndarray  # (member, member): KL(row || column)
+    returns: Float[np.ndarray, "member episode"]
+    lengths: Int[np.ndarray, "member episode"]
+    fitness: Float[np.ndarray, " member"]
+    elites: Int[np.ndarray, " elite"]
+    kl: Float[np.ndarray, "member member"]  # KL(row || column)
     archive_size: int
     losses: dict[str, float]
     repulsion: Repulsion | None = None  # sources of repulsion, if there was any
-    fresh_returns: np.ndarray | None = None  # (episode,): of a champion chosen by fitness among several
+    fresh_returns: Float[np.ndarray, " episode"] | None = None  # of a champion chosen by fitness among several
 
     @property
     def champion(self) -> int:
         return int(self.elites[0])
 
     @property
-    def champion_returns(self) -> np.ndarray:
+    def champion_returns(self) -> Float[np.ndarray, " episode"]:
         """The champion's returns in episodes that it was not chosen by."""
         return self.returns[self.champion] if self.fresh_returns is None else self.fresh_returns
 
@@ -229,11 +230,11 @@ def explore(context: Context[ExplorerT], state: State) -> list[Episode]:
 class EvaluationReturns(NamedTuple):
     """The returns and lengths of an evaluation's episodes."""
 
-    returns: np.ndarray  # (member, episode)
-    lengths: np.ndarray  # (member, episode)
+    returns: Float[np.ndarray, "member episode"]
+    lengths: Int[np.ndarray, "member episode"]
 
     @property
-    def fitness(self) -> np.ndarray:
+    def fitness(self) -> Float[np.ndarray, " member"]:
         return self.returns.mean(1)
 
 
@@ -260,8 +261,15 @@ def measure(
 ) -> Evaluation:
     """Return the row of an evaluation, with the divergences between members on states from replay.
 
-    Deterministic policies have no density; their divergences are reported as 0. `elites` is the number of members that
-    the row lists as elites.
+    Deterministic policies have no density; their divergences are reported as 0.
+
+    Args:
+        context: config, replay buffer and seed of the run.
+        state: the state after the generation.
+        played: returns and lengths of the evaluation's episodes.
+        losses: metrics of the generation.
+        elites: number of members that the row lists as elites.
+        archive_size: number of policies in the archive.
     """
     kl = np.zeros((len(played.returns),) * 2)
     if not isinstance(state.population, DeterministicPolicy):
@@ -297,7 +305,7 @@ def _draw_states(batch_size: int, view: ReplayView, key: jax.Array) -> tuple[jax
     return buffer.gather(view, drawn.positions).observation, drawn.noise
 
 
-def summary(fitness: np.ndarray) -> dict[str, float]:
+def summary(fitness: Float[np.ndarray, " member"]) -> dict[str, float]:
     """Return the best and the mean fitness of a population, for the metrics."""
     return {"population_best": float(fitness.max()), "population_mean": float(fitness.mean())}
 

@@ -1,7 +1,7 @@
 """CEM-TD3 (CEM-RL, Pourchot and Sigaud): the cross-entropy method over actors, half of which learn with TD3 first."""
 
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -95,26 +95,16 @@ class State:
 
 def update_config(config: CEMTD3Config) -> UpdateConfig:
     """Return the settings that the update loops of actors and critic are compiled for."""
-    return UpdateConfig(
-        actor_learning_rate=config.learning_rate,
-        critic_learning_rate=config.learning_rate,
-        tau=config.tau,
-        batch_size=config.batch_size,
-        target_noise=config.target_noise,
-        target_noise_clip=config.target_noise_clip,
-    )
+    rates, noise = (config.learning_rate,) * 2, (config.target_noise, config.target_noise_clip)
+    return UpdateConfig(*rates, config.tau, config.batch_size, *noise)
 
 
 def init(config: CEMTD3Config, env: EnvSpec, seed: int) -> State:
     """Return the state before the first generation."""
-    hidden = tapered(config.hidden_size)
+    hidden, sizes = tapered(config.hidden_size), (env.observation_size, env.action_size)
     key = stream_key(seed, "population")
-    mean = DeterministicPolicy.init(
-        key, env.observation_size, env.action_size, hidden=hidden, exploration=0.0, style=LayerStyle("tanh")
-    )
-    critic = init_twin_critic(
-        stream_key(seed, "critic-init"), env.observation_size, env.action_size, hidden, LayerStyle("leaky_relu")
-    )
+    mean = DeterministicPolicy.init(key, *sizes, hidden=hidden, exploration=0.0, style=LayerStyle("tanh"))
+    critic = init_twin_critic(stream_key(seed, "critic-init"), *sizes, hidden, LayerStyle("leaky_relu"))
     variance = jax.tree.map(lambda leaf: jnp.full_like(leaf, config.initial_variance), mean)
     return State(
         distribution=Distribution(mean, variance, jnp.float32(config.damping)),
@@ -150,13 +140,6 @@ def generation(context: Context[CEMTD3Config], state: State) -> tuple[State, Eva
     return finish_generation(context, state, learned, {**losses, **summary(fitness)})
 
 
-class Losses(NamedTuple):
-    """Losses, summed over updates or their means."""
-
-    critic_loss: float
-    actor_loss: float
-
-
 def teach(
     context: Context[CEMTD3Config], state: State, actors: DeterministicPolicy
 ) -> tuple[DeterministicPolicy, CriticLearner, dict[str, float]]:
@@ -168,24 +151,21 @@ def teach(
         The actors, the critic, and the mean losses.
     """
     config = context.config
-    nothing_to_learn_from = len(context.replay) == 0  # e.g. after `load`, which leaves replay empty
-    critic, sums = state.critic, Losses(0.0, 0.0)
-    if state.env_steps < config.warmup_steps or config.gradient_actors == 0 or nothing_to_learn_from:
-        return actors, critic, sums._asdict()
-    for number in range(config.gradient_actors):
+    # Replay is empty after `load`, for example.
+    can_learn = state.env_steps >= config.warmup_steps and len(context.replay) > 0
+    critic, sums, updates = state.critic, np.zeros(2), np.zeros(2, int)  # of critic and actors
+    for number in range(config.gradient_actors if can_learn else 0):
         policy, critic, losses = teach_one(context, state, number, take(actors, number), critic)
         actors = put(actors, number, policy)
-        sums = Losses(sums.critic_loss + losses.critic_loss, sums.actor_loss + losses.actor_loss)
-    counts = Losses(*critic_and_actor_updates(config, state))
-    losses = Losses(
-        *(total / max(count * config.gradient_actors, 1) for total, count in zip(sums, counts, strict=True))
-    )
-    return actors, critic, losses._asdict()
+        sums += losses
+        updates += critic_and_actor_updates(config, state)
+    critic_loss, actor_loss = sums / np.maximum(updates, 1)
+    return actors, critic, {"critic_loss": float(critic_loss), "actor_loss": float(actor_loss)}
 
 
 def teach_one(
     context: Context[CEMTD3Config], state: State, number: int, policy: DeterministicPolicy, critic: CriticLearner
-) -> tuple[DeterministicPolicy, CriticLearner, Losses]:
+) -> tuple[DeterministicPolicy, CriticLearner, tuple[float, float]]:
     """Train the critic with an actor as target policy, and then the actor; return both and their summed losses."""
     config = context.config
     fixed, view = update_config(config), context.replay.view
@@ -202,7 +182,7 @@ def teach_one(
         return actor_updates(fixed, actor, critic.critic.online, view, of_actor, start, stop)
 
     actor, actor_losses = run_chunks(context, "actors", actor_count, train_actor, begin_actor(fixed, policy))
-    return actor.policy, critic, Losses(sum(map(float, critic_losses)), sum(map(float, actor_losses)))
+    return actor.policy, critic, (sum(map(float, critic_losses)), sum(map(float, actor_losses)))
 
 
 def critic_and_actor_updates(config: CEMTD3Config, state: State) -> tuple[int, int]:

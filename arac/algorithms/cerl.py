@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar
 
 import jax
 import numpy as np
+from jaxtyping import Float, Int
 
 from arac.algorithms.base import Context, Evaluation, UpdateBudget, finish_generation, summary
 from arac.algorithms.config import Config, SmoothedConfig
@@ -98,9 +99,9 @@ class State:
 
     individuals: DeterministicPolicy  # stacked
     learners: Learner  # the portfolio, stacked
-    values: np.ndarray  # (learner,): moving averages of their returns
-    visits: np.ndarray  # (learner,): number of episodes each has played
-    allocation: np.ndarray  # the learner that plays each of the next generation's episodes
+    values: Float[np.ndarray, " learner"]  # moving averages of their returns
+    visits: Int[np.ndarray, " learner"]  # number of episodes each has played
+    allocation: Int[np.ndarray, " episode"]  # the learner that plays each of the next generation's episodes
     champion: int  # the individual that was fittest in the last generation
     updates: int  # updates of each learner so far
     last_steps: int  # environment steps of the previous generation
@@ -191,7 +192,9 @@ def generation(context: Context[CERLConfig], state: State) -> tuple[State, Evalu
     return finish_generation(context, state, learned, {**losses, **shares, **returns, **summary(fitness)})
 
 
-def valued(config: CERLConfig, state: State, episodes: list[Episode]) -> tuple[np.ndarray, np.ndarray]:
+def valued(
+    config: CERLConfig, state: State, episodes: list[Episode]
+) -> tuple[Float[np.ndarray, " learner"], Int[np.ndarray, " learner"]]:
     """Return the learners' values and visits after new episodes; a learner's first value is its first return."""
     values, visits = state.values.copy(), state.visits.copy()
     for learner, episode in zip(state.allocation, episodes, strict=True):

@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar
 
 import jax
 import numpy as np
+from jaxtyping import Float, Int
 
 from arac.algorithms.base import Context, Evaluation, UpdateBudget, finish_generation, summary
 from arac.algorithms.config import Config, DiscountConfig, ExplorationConfig
@@ -20,6 +21,7 @@ from arac.utils.rng import stream_key
 from arac.utils.validation import Bounds, Count, Natural, NonNegative, Share
 
 _BRANCH, _JOINT = 200, 300  # units of the critic
+_STYLE = LayerStyle("tanh", norm="before")  # of the actors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,28 +76,19 @@ class State:
 
 def update_config(config: ERLConfig) -> UpdateConfig:
     """Return the settings of DDPG as a special case of TD3: one Q network, no smoothing, no delay."""
-    return UpdateConfig(
-        actor_learning_rate=config.learning_rate,
-        critic_learning_rate=config.critic_learning_rate,
-        tau=config.tau,
-        batch_size=config.batch_size,
-        target_noise=0.0,
-        policy_delay=1,
-        gradient_clip=config.gradient_clip,
-    )
+    rates, clip = (config.learning_rate, config.critic_learning_rate), config.gradient_clip
+    return UpdateConfig(*rates, config.tau, config.batch_size, target_noise=0.0, policy_delay=1, gradient_clip=clip)
 
 
 def init(config: ERLConfig, env: EnvSpec, seed: int) -> State:
     """Return the state before the first generation."""
+    sizes, hidden = (env.observation_size, env.action_size), (config.hidden_size,) * 2
 
     def init_actor(key: jax.Array) -> DeterministicPolicy:
-        return DeterministicPolicy.init(
-            key, env.observation_size, env.action_size, hidden=(config.hidden_size,) * 2,
-            exploration=config.exploration_noise, style=LayerStyle("tanh", norm="before"),
-        )  # fmt: skip
+        return DeterministicPolicy.init(key, *sizes, hidden=hidden, exploration=config.exploration_noise, style=_STYLE)
 
     def init_q(key: jax.Array) -> BranchedQ:
-        return BranchedQ.init(key, env.observation_size, env.action_size, branch=_BRANCH, joint=_JOINT)
+        return BranchedQ.init(key, *sizes, branch=_BRANCH, joint=_JOINT)
 
     q = TwinQ(vmap_init(init_q, stream_key(seed, "critic-init"), 1))
     q = replace(q, networks=q.networks.with_last_scaled(config.last_layer_scale))
@@ -130,6 +123,6 @@ def generation(context: Context[ERLConfig], state: State) -> tuple[State, Evalua
     return finish_generation(context, state, learned, losses)
 
 
-def worst(fitness: np.ndarray, elites: np.ndarray) -> int:
+def worst(fitness: Float[np.ndarray, " individual"], elites: Int[np.ndarray, " elite"]) -> int:
     """Return the least fit slot of those that do not hold a copy of an elite."""
     return int(next(slot for slot in np.argsort(fitness, kind="stable") if slot not in elites))

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
+from jaxtyping import Float
 
 from arac.algorithms.base import Context
 from arac.algorithms.config import Config
@@ -75,7 +76,7 @@ class GeneticConfig(Config):
 
 def evaluate_fitness(
     context: Context[GeneticConfig], individuals: DeterministicPolicy, generation: int, trials: int
-) -> tuple[np.ndarray, int]:
+) -> tuple[Float[np.ndarray, " individual"], int]:
     """Evaluate each individual in `trials` episodes, which are added to replay.
 
     Returns:
@@ -90,7 +91,7 @@ def evaluate_fitness(
 def breed(
     context: Context[GeneticConfig],
     individuals: DeterministicPolicy,
-    fitness: np.ndarray,
+    fitness: Float[np.ndarray, " individual"],
     generation: int,
     migrants: DeterministicPolicy | None = None,
     migrant_count: int = 0,
@@ -132,6 +133,5 @@ def breed(
         random_share=config.mutation_share == "random",
     )
     crossing = Crossover(config.crossover_units, config.crossover_biases)
-    return next_population(
-        individuals, made, stream_key(context.seed, "breeding", generation), mutation, crossing
-    ), made
+    key = stream_key(context.seed, "breeding", generation)
+    return next_population(individuals, made, key, mutation, crossing), made

@@ -62,15 +62,10 @@ def td3_update_config(config: SmoothedConfig, *, critic_learning_rate: float) ->
 
 def init(config: TD3Config, env: EnvSpec, seed: int) -> State:
     """Return the state before the first generation."""
-    hidden = (config.hidden_size,) * 2
-    policy = DeterministicPolicy.init(
-        stream_key(seed, "population"),
-        env.observation_size,
-        env.action_size,
-        hidden=hidden,
-        exploration=config.exploration_noise,
-    )
-    critic = init_twin_critic(stream_key(seed, "critic-init"), env.observation_size, env.action_size, hidden)
+    hidden, sizes = (config.hidden_size,) * 2, (env.observation_size, env.action_size)
+    key = stream_key(seed, "population")
+    policy = DeterministicPolicy.init(key, *sizes, hidden=hidden, exploration=config.exploration_noise)
+    critic = init_twin_critic(stream_key(seed, "critic-init"), *sizes, hidden)
     return State(stack([Learner.begin(update_config(config), policy, critic)]), generation=0, env_steps=0)
 
 
@@ -114,7 +109,6 @@ def update_learners(
         return learner_updates(fixed, learners, jnp.array(discounts), context.replay.view, keys, *numbers)
 
     learners, losses = run_chunks(context, "update", budget.count, train, learners)
-    sums = Losses(jnp.zeros(len(discounts)), jnp.zeros(len(discounts)))
-    for part in losses:
-        sums = jax.tree.map(jnp.add, sums, part)
+    zeros = Losses(jnp.zeros(len(discounts)), jnp.zeros(len(discounts)))
+    sums = jax.tree.map(lambda *parts: sum(parts), zeros, *losses)
     return learners, sums.means(budget.before, budget.after, fixed.policy_delay)

@@ -16,6 +16,8 @@ DEGREE = 3
 
 
 class Band(NamedTuple):
+    """A curve with a lower and an upper bound at each point."""
+
     value: Float[np.ndarray, " point"]
     low: Float[np.ndarray, " point"]
     high: Float[np.ndarray, " point"]

@@ -14,6 +14,8 @@ CAVEAT = (
 
 
 class Value(NamedTuple):
+    """A return from the paper: mean and standard deviation over seeds."""
+
     mean: float
     std: float
 

@@ -18,6 +18,8 @@ LEAST_RUNS = 3  # per task, and in a comparison per side: fewer have no interval
 
 
 class Interval(NamedTuple):
+    """An estimate with a 95 % confidence interval."""
+
     value: float
     low: float
     high: float

@@ -1,4 +1,4 @@
-"""The command: `arac COMMAND [...]`."""
+"""The command: `arac COMMAND [...]`. Its functions raise the errors of `arac.errors`; `exit_status` prints them."""
 
 import os
 import sys

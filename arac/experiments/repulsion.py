@@ -1,7 +1,7 @@
 """The effect of repulsion on a population: the actions of members trained with and without it.
 
 The paper shows two states through t-SNE. t-SNE can exaggerate differences, so numbers are added: the divergence between
-every two agents, the distance of their actions, and how often an action's nearest neighbour is the same member's.
+every two members, the distance of their actions, and how often an action's nearest neighbour is the same member's.
 """
 
 import json
@@ -294,8 +294,8 @@ def as_table(outcomes: Sequence[Outcome]) -> str:
     members = len(outcomes[0].kl)
     lines += [
         "",
-        "Means over seeds, each seed's own in brackets; divergences in nats. KL between members: over pairs, at the end "
-        f"on {STATES_FOR_KL} states that these members visit; the least at any evaluation after "
+        "Means over seeds, each seed's own in brackets; divergences in nats. KL between members: over pairs, at the "
+        f"end on {STATES_FOR_KL} states that these members visit; the least at any evaluation after "
         "30 % of the steps. Entropy: the mean over these evaluations, in nats; less that of lambda 0 with such a "
         "temperature (the paper's letter has a fixed one), with the 95 % interval of the difference (Welch's); and of "
         "the members that are not elites less that of the elites, at the end in the same states. Distance of actions: "

@@ -183,11 +183,7 @@ def init_critic(
 
 
 def init_twin_critic(
-    key: jax.Array,
-    observation_size: int,
-    action_size: int,
-    hidden: tuple[int, ...],
-    style: LayerStyle = LayerStyle(),  # noqa: B008
+    key: jax.Array, observation_size: int, action_size: int, hidden: tuple[int, ...], style: LayerStyle = LayerStyle()
 ) -> TwinCritic:
     """Return a new critic of twin Q networks whose target networks equal the trained ones."""
     sizes = (observation_size + action_size, *hidden, 1)

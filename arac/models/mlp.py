@@ -1,7 +1,6 @@
 """The multilayer perceptron that every policy and critic is made of.
 
-It is written against the array API, so one definition serves JAX in the jitted updates and NumPy in the
-workers, where a call for a single observation costs a fraction of a jitted one.
+By the array API it runs in JAX for jitted updates, and in NumPy for workers, which is faster for one observation.
 """
 
 from collections.abc import Callable
@@ -21,29 +20,29 @@ def namespace(array: Any) -> Any:
     return array.__array_namespace__()
 
 
-def relu(x: Any) -> Any:
+def relu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Return max(x, 0)."""
     # In NumPy `where` is slow; in JAX the gradient of `maximum` is slow.
     return np.maximum(x, 0.0) if isinstance(x, np.ndarray) else jnp.where(x > 0, x, 0.0)
 
 
-def tanh(x: Any) -> Any:
+def tanh(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Return tanh(x)."""
     return namespace(x).tanh(x)
 
 
-def leaky_relu(x: Any) -> Any:
+def leaky_relu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Return x where it is positive, else 0.01 x."""
     return namespace(x).where(x > 0, x, 0.01 * x)
 
 
-def elu(x: Any) -> Any:
+def elu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Return x where it is positive, else exp(x) - 1."""
     xp = namespace(x)
     return xp.where(x > 0, x, xp.expm1(xp.minimum(x, 0.0)))  # the branch not taken must be finite too
 
 
-def matmul(x: Any, weight: Any) -> Any:
+def matmul(x: Float[Array, "*batch in"], weight: Float[Array, "in out"]) -> Float[Array, "*batch out"]:
     """Return `x @ weight`; for JAX mini-batches, with a gradient that is computed faster."""
     return _product(x, weight) if x.ndim == 2 and not isinstance(x, np.ndarray) else x @ weight
 
@@ -53,16 +52,15 @@ def _product(x: Float[Array, "batch in"], weight: Float[Array, "in out"]) -> Flo
     return x @ weight
 
 
-def _product_forward(x: Any, weight: Any) -> tuple[Any, tuple[Any, Any]]:
+def _product_forward(x: Float[Array, "batch in"], weight: Float[Array, "in out"]) -> tuple[Array, tuple[Array, Array]]:
     return x @ weight, (x, weight)
 
 
-def _product_backward(saved: tuple[Any, Any], gradient: Any) -> tuple[Any, Any]:
+def _product_backward(saved: tuple[Array, Array], gradient: Float[Array, "batch out"]) -> tuple[Array, Array]:
     """Return the gradients of `x` and `weight`.
 
-    The barriers keep some transposes out of the products, where that is faster on the processors we measured: rows of
-    256 numbers fall onto the same cache lines when a product reads them by columns, and a product with few columns is
-    faster as its transpose.
+    The barriers keep some transposes out of the products where that was measured to be faster: rows of 256 numbers fall
+    onto the same cache lines when they are read by columns, and a product with few columns is faster as its transpose.
     """
     x, weight = saved
     fan_in, fan_out = weight.shape
@@ -74,7 +72,7 @@ def _product_backward(saved: tuple[Any, Any], gradient: Any) -> tuple[Any, Any]:
 
 _product.defvjp(_product_forward, _product_backward)
 
-_ACTIVATIONS: dict[str, Callable[[Any], Any]] = {"relu": relu, "tanh": tanh, "leaky_relu": leaky_relu, "elu": elu}
+_ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"relu": relu, "tanh": tanh, "leaky_relu": leaky_relu, "elu": elu}
 
 
 class LayerStyle(NamedTuple):
@@ -92,6 +90,8 @@ def tapered(hidden_size: int) -> tuple[int, int]:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class LayerNorm:
+    """A layer norm with learned scale and shift."""
+
     scale: Float[Array, " size"]
     shift: Float[Array, " size"]
 
@@ -118,7 +118,7 @@ class MLP:
 
     @staticmethod
     @partial(jax.jit, static_argnums=(1, 2))
-    def init(key: jax.Array, sizes: tuple[int, ...], style: LayerStyle = LayerStyle()) -> "MLP":  # noqa: B008
+    def init(key: jax.Array, sizes: tuple[int, ...], style: LayerStyle = LayerStyle()) -> "MLP":
         """Draw weights and biases uniformly from ±1/sqrt(fan in), as PyTorch does for linear layers."""
         weights, biases = [], []
         for layer, (fan_in, fan_out) in enumerate(pairwise(sizes)):
@@ -139,7 +139,7 @@ class MLP:
         return self.onward(matmul(x, self.weights[0]) + self.biases[0], self.weights[1:], self.biases[1:])
 
     def onward(
-        self, x: Float[Array, "*batch hidden"], weights: tuple[Any, ...], biases: tuple[Any, ...]
+        self, x: Float[Array, "*batch hidden"], weights: tuple[Array, ...], biases: tuple[Array, ...]
     ) -> Float[Array, "*batch out"]:
         """Apply the remaining layers, `weights` and `biases`, to the output `x` of the first linear layer."""
         activation = _ACTIVATIONS[self.style.activation]

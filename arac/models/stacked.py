@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float, Int
 
 Tree = TypeVar("Tree")
 
@@ -45,6 +46,6 @@ def members(population: Tree) -> list[Tree]:
     return [jax.tree.map(lambda leaf, m=member: np.array(leaf[m]), arrays) for member in range(size)]
 
 
-def top_k(fitness: np.ndarray, k: int) -> np.ndarray:
+def top_k(fitness: Float[np.ndarray, " member"], k: int) -> Int[np.ndarray, " k"]:
     """Return the indices of the k fittest, best first; ties go to the lower index and NaN ranks last."""
     return np.argsort(-np.nan_to_num(fitness, nan=-np.inf), kind="stable")[:k]

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float, Int
 
 from arac.models.policies import Policy
 from arac.models.stacked import put, take
@@ -27,8 +28,8 @@ class Archive:
     """Up to `capacity` policies with their fitness. Immutable: `add` returns a new archive."""
 
     policies: Policy  # stacked; slots from `size` on are empty
-    fitness: np.ndarray
-    born: np.ndarray  # environment steps at which each was added
+    fitness: Float[np.ndarray, " slot"]
+    born: Int[np.ndarray, " slot"]  # environment steps at which each was added
     size: int
 
     @staticmethod
@@ -41,7 +42,9 @@ class Archive:
         """The number of slots."""
         return len(self.fitness)
 
-    def add(self, population: Policy, fitness: np.ndarray, env_steps: int, rng: np.random.Generator) -> "Archive":
+    def add(
+        self, population: Policy, fitness: Float[np.ndarray, " member"], env_steps: int, rng: np.random.Generator
+    ) -> "Archive":
         """Return the archive with the members of a population added.
 
         Members take free slots while there are any; then each replaces a random policy of the nearest niche. A member
@@ -55,7 +58,7 @@ class Archive:
         slots = filled._niche_slots(fitness[latecomers], rng)
         return filled._with(slots, population, fitness, latecomers, env_steps)
 
-    def _niche_slots(self, fitness: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def _niche_slots(self, fitness: Float[np.ndarray, " new"], rng: np.random.Generator) -> Int[np.ndarray, " new"]:
         low, high = two_means(self.fitness)
         centres = self.fitness[low].mean(), self.fitness[high].mean() if len(high) else np.inf
         niches = [low if abs(f - centres[0]) <= abs(f - centres[1]) else high for f in fitness]
@@ -74,12 +77,12 @@ class Archive:
         policies = put(self.policies, where, take(population, who))
         return Archive(policies, new_fitness, born, max(self.size, int(where.max()) + 1))
 
-    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+    def sample(self, n: int, rng: np.random.Generator) -> Int[np.ndarray, " slot"]:
         """Draw n different slots uniformly; all of them if there are fewer."""
         return rng.choice(self.size, size=min(n, self.size), replace=False)
 
 
-def two_means(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def two_means(values: Float[np.ndarray, " value"]) -> tuple[Int[np.ndarray, " low"], Int[np.ndarray, " high"]]:
     """Return the indices of the low and the high cluster of exact two-means in one dimension.
 
     The best split of numbers on a line cuts their sorted order, so all cuts are tried. Equal values are never
@@ -91,14 +94,14 @@ def two_means(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if len(cuts) == 0:
         return order, order[:0]
 
-    def spread(part: np.ndarray) -> float:
+    def spread(part: Float[np.ndarray, " value"]) -> float:
         return float(((part - part.mean()) ** 2).sum())
 
     cut = min(cuts, key=lambda c: spread(ordered[:c]) + spread(ordered[c:]))
     return order[:cut], order[cut:]
 
 
-def betas(fitness: np.ndarray, strategy: Strategy) -> np.ndarray:
+def betas(fitness: Float[np.ndarray, " policy"], strategy: Strategy) -> Float[np.ndarray, " policy"]:
     """Return the coefficients beta of sampled policies: positive repels, negative attracts.
 
     With x the fitness scaled to [0, 1], proactive is `1 - 2x` (Eq. 8, its bracket placed as the text requires:

@@ -20,7 +20,7 @@ def pairwise_kl(
     return jax.vmap(row)(population)
 
 
-def mean_kl(matrix: np.ndarray) -> float | None:
+def mean_kl(matrix: Float[np.ndarray, "member member"]) -> float | None:
     """Return the mean over pairs of different members, or None if there is only one member."""
     members = len(matrix)
     return float(matrix[~np.eye(members, dtype=bool)].mean()) if members > 1 else None

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Bool, Float, Int
 
 from arac.models.stacked import put, take, top_k
 
@@ -35,15 +35,15 @@ class Crossover(NamedTuple):
 class Plan(NamedTuple):
     """The origin of each individual of the next generation. A slot is a place in the population."""
 
-    sources: np.ndarray  # (slot,): the individual that is copied into the slot
-    pairs: np.ndarray  # (pair, 2): slots that exchange units, one pair after the other
-    mutants: np.ndarray  # (slot,) of bool: the individuals that mutate
-    elites: np.ndarray  # the slots that hold the fittest, unchanged, best first
-    migrants: np.ndarray  # the slots that learners are copied into
+    sources: Int[np.ndarray, " slot"]  # the individual that is copied into the slot
+    pairs: Int[np.ndarray, "pair 2"]  # slots that exchange units, one pair after the other
+    mutants: Bool[np.ndarray, " slot"]  # the individuals that mutate
+    elites: Int[np.ndarray, " elite"]  # the slots that hold the fittest, unchanged, best first
+    migrants: Int[np.ndarray, " migrant"]  # the slots that learners are copied into
 
 
 def plan(
-    fitness: np.ndarray,
+    fitness: Float[np.ndarray, " individual"],
     rng: np.random.Generator,
     *,
     elites: int,
@@ -89,20 +89,16 @@ def plan(
     return Plan(sources, np.array(pairs, int).reshape(-1, 2), mutants, keepers, np.array(landing, int))
 
 
-def tournament(fitness: np.ndarray, rng: np.random.Generator, size: int) -> int:
+def tournament(fitness: Float[np.ndarray, " individual"], rng: np.random.Generator, size: int) -> int:
     """Return the fittest of `size` individuals drawn with replacement."""
     drawn = rng.integers(len(fitness), size=size)
     return int(drawn[top_k(fitness[drawn], 1)[0]])
 
 
 def next_population(
-    population: Policy,
-    made: Plan,
-    key: jax.Array,
-    mutation: Mutation,
-    crossing: Crossover = Crossover(),  # noqa: B008
+    population: Policy, made: Plan, key: jax.Array, mutation: Mutation, crossing: Crossover = Crossover()
 ) -> Policy:
-    """Return the next generation of a population according to the plan `made`."""
+    """Return the next generation of a population: copies, crossings and mutants by the plan `made`."""
     size = len(made.sources)
     pairs = np.zeros((size + 1, 2), int)  # padded to a fixed number, so that it compiles once
     pairs[: len(made.pairs)] = made.pairs
@@ -112,10 +108,10 @@ def next_population(
 @partial(jax.jit, static_argnames=("mutation", "crossing"))
 def _next_population(
     population: Any,
-    sources: Array,
-    pairs: Array,
+    sources: Int[Array, " slot"],
+    pairs: Int[Array, "padded 2"],
     pair_count: int,
-    mutants: Array,
+    mutants: Bool[Array, " slot"],
     key: jax.Array,
     mutation: Mutation,
     crossing: Crossover,
@@ -138,15 +134,11 @@ def _next_population(
 
 
 def crossover(
-    key: jax.Array,
-    first: Policy,
-    second: Policy,
-    crossing: Crossover = Crossover(),  # noqa: B008
+    key: jax.Array, first: Policy, second: Policy, crossing: Crossover = Crossover()
 ) -> tuple[Policy, Policy]:
     """Return two individuals after crossover: in each layer, randomly drawn units of one overwrite the other's.
 
-    A unit is a column of weights, those that lead into it. Once a unit has been copied, both individuals have it, so
-    drawing it again changes nothing: it only matters whether it is drawn at all, and in which direction it is copied.
+    A unit is a column of weights. Drawing it again has no effect, since both individuals have it after the first copy.
     """
     leaves, structure = jax.tree.flatten(first)
     others = jax.tree.leaves(second)

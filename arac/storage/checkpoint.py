@@ -33,6 +33,8 @@ _NAME = re.compile("[0-9]{12}")
 
 
 class Loaded(NamedTuple, Generic[StateT]):
+    """The newest intact checkpoint of a run."""
+
     state: StateT
     manifest: Manifest
     skipped: list[str]  # newer checkpoints that are damaged, and why, newest first

@@ -33,6 +33,8 @@ class Segment(NamedTuple):
 
 
 class Manifest(NamedTuple):
+    """The contents of a checkpoint: the state, the files of replay, and their checksums."""
+
     env_steps: int
     generation: int
     run: dict[str, Any]  # everything that the run's results depend on

@@ -106,6 +106,8 @@ class Broken:
 
 @dataclass(frozen=True)
 class Collection:
+    """The runs found in folders, and those that cannot be read."""
+
     records: tuple[Record, ...]
     broken: tuple[Broken, ...]
 

@@ -18,6 +18,8 @@ from arac.utils.atomic_io import checksum, read_bounded
 
 
 class Finding(NamedTuple):
+    """A statement about a part of a run folder."""
+
     level: Literal["sound", "note", "damaged"]
     text: str
 

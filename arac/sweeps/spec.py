@@ -28,6 +28,8 @@ _LONGEST_NAME = 200  # most file systems have room for 255 bytes
 
 
 class Spec(NamedTuple):
+    """The runs of a sweep, and the resources of each."""
+
     jobs: list[Job]
     resources: Resources
 

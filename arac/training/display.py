@@ -24,6 +24,8 @@ HEARTBEAT = 15.0
 
 
 class Display(Protocol):
+    """The interface of a display of a training run; its block lasts as long as the training."""
+
     def __enter__(self) -> "Display": ...
 
     def __exit__(self, *failure: object) -> None: ...

@@ -15,26 +15,25 @@ from benchmarks.speed import parts
 
 @dataclass(frozen=True)
 class BenchArgs:
-    """Measure how fast it is on this machine, as ratios taken side by side; nothing else should be running.
+    """Measure the speed on this machine, as ratios of alternating measurements. Stop other programs first.
 
-    The whole of it takes about 40 minutes on two cores. A table is printed, numbers and a picture are kept.
+    All parts take about 40 minutes on two cores. Tables are printed, and numbers and a picture are saved.
     """
 
     parts: tyro.conf.Positional[
         tuple[Literal["updates", "repulsion", "profile", "peers", "growth", "phases", "start"], ...]
     ] = ()
-    """updates: against their matrix products alone; repulsion: updates with and without it, side by side; profile: what
-    the rest of an update is; peers: whole runs against SBX and Stable-Baselines3; growth: with agents, replay and
-    workers; phases: where the time of a run goes; start: up to the first environment step. Without any: all, and peers
-    where they are installed."""
+    """updates: against their matrix products alone; repulsion: updates with and without it; profile: an update by
+    operation; peers: whole runs against SBX and Stable-Baselines3; growth: with agents, replay and workers; phases: a
+    run by phase; start: from the command to the first environment step. Default: all, and peers if installed."""
     out: Annotated[Path, tyro.conf.arg(metavar="PATH")] = Path("bench")
-    """A folder for bench.json and bench.png; parts that were measured before stay in them."""
+    """Folder of bench.json and bench.png; parts that were measured before are kept."""
     peers: Annotated[Path, tyro.conf.arg(metavar="PYTHON")] = Path(".venv-peers/bin/python")
-    """The interpreter of an environment with the peers; `make bench-peers` sets one up."""
+    """Python interpreter of the environment with the peers; `make bench-peers` creates it."""
     tasks: tuple[str, ...] = ()
-    """Tasks for updates, repulsion and profile; by default the paper's."""
+    """Tasks for updates, repulsion and profile; default: the paper's."""
     quick: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Only see that it works: few rounds, one task."""
+    """Only test that everything works, with few rounds and one task."""
 
 
 def main(argv: list[str]) -> None:

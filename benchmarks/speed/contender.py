@@ -31,9 +31,9 @@ class Gate:
         if steps < self._goal:
             return True
         self._answer(time.perf_counter() - self._seconds, steps - self._steps)
-        go_on = sys.stdin.readline().strip() == "go"
+        proceed = sys.stdin.readline().strip() == "go"
         self._seconds, self._steps, self._goal = time.perf_counter(), steps, steps + self._stretch
-        return go_on
+        return proceed
 
     def _answer(self, seconds: float, steps: int) -> None:
         answer = {"seconds": seconds, "steps": steps, "peak_bytes": peak_bytes()}

@@ -64,7 +64,7 @@ PARTS = {
         lambda effort, _: updates.cost_of_repulsion(list(effort.tasks), rounds=effort.rounds, count=effort.updates),
     ),
     "profile": Part(
-        "What an update's operations spend their time on, in per cent",
+        "Time of an update by operation, in percent",
         f"{'task':17}{'update':18}{'operations':>11}" + "".join(f"{name:>12}" for name in profile.NAMES),
         lambda row: (
             f"{row['task']:17}{row['update']:18}{row['operations']:>11.0f}"
@@ -87,7 +87,7 @@ PARTS = {
         ),
     ),
     "growth": Part(
-        "How the cost grows; milliseconds per environment step, or per critic update where replay grows",
+        "Growth of the cost; milliseconds per environment step, or per critic update for replay",
         f"{'with':10}{'size':>11}{'ms':>9}{'ratio':>8}{'memory GB':>11}",
         lambda row: (
             f"{row['what']:10}{row['size']:>11,}{row['ms']:>9.3f}{row['ratio']:>8.2f}"
@@ -96,7 +96,7 @@ PARTS = {
         lambda effort, _: _growth(effort),
     ),
     "phases": Part(
-        "Where the time of a default run of ARAC goes, in per cent",
+        "Time of a default run of ARAC by phase, in percent",
         f"{'task':14}{'steps':>8}{'seconds':>9}"
         + "".join(f"{name:>10}" for name in (*phases.NAMES, "other", "updates")),
         lambda row: (

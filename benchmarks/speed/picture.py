@@ -72,18 +72,18 @@ def _growth(axes: Any, rows: list[dict[str, Any]]) -> None:
         axes.plot(places, [row["ratio"] for row in ours], marker="o", label=label)
     axes.axhline(1.25, color="0.5", linewidth=1, linestyle="--")
     axes.set_xticks(list(ticks.values()), list(ticks), fontsize=8)
-    axes.set(ylim=(0, None), ylabel="time, relative", title="How the cost grows")
+    axes.set(ylim=(0, None), ylabel="time, relative", title="Growth of the cost")
     axes.legend(frameon=False, fontsize=8)
 
 
 def _profile(axes: Any, rows: list[dict[str, Any]]) -> None:
     _stacked(axes, {f"{row['task']}: {row['update']}": row["shares"] for row in rows})
-    axes.set(title="What an update's operations spend their time on")
+    axes.set(title="Time of an update by operation")
 
 
 def _phases(axes: Any, rows: list[dict[str, Any]]) -> None:
     _stacked(axes, {row["task"]: row["shares"] for row in rows})
-    axes.set(title="Where the time of ARAC goes")
+    axes.set(title="Time of a run of ARAC by phase")
 
 
 def _stacked(axes: Any, bars: dict[str, dict[str, float]]) -> None:
@@ -93,7 +93,7 @@ def _stacked(axes: Any, bars: dict[str, dict[str, float]]) -> None:
         axes.barh(list(bars), widths, left=left, label=name, color=f"C{number}")
         left = [a + b for a, b in zip(left, widths, strict=True)]
     axes.invert_yaxis()
-    axes.set(xlabel="per cent of the time", xlim=(0, 100))
+    axes.set(xlabel="percent of the time", xlim=(0, 100))
     axes.legend(frameon=False, ncols=5, loc="upper center", bbox_to_anchor=(0.5, -0.14), fontsize=8)
 
 

@@ -19,10 +19,13 @@ from benchmarks.speed.updates import Case, cases_of
 PARTS = {
     "flows": ("RadialFlow.", "forward_log_det", "inverse_log_det"),
     "Adam": ("gradient_step", "soft_update"),
-    "sampling": ("draw", "sample_batch", "gather", "positions"),
+    "sampling": ("draw_partners", "sample_batch", "gather", "positions"),
     "activations": ("relu", "MLP.", "WideTwinQ."),
-    "densities": ("log_", "pre_tanh", "Gaussian.", "FlowPolicy.", "flow_kl", "actor_loss", "value_loss", "q_loss"),
-}
+    "densities": (
+        "log_", "pre_tanh", "Gaussian.", "FlowPolicy.", "attraction_repulsion_loss", "sampled_kl", "gaussian_kl",
+        "actor_loss", "value_loss", "q_loss",
+    ),
+}  # fmt: skip
 NAMES = ("products", "transposes", "sums", *PARTS, "other")
 
 

@@ -59,7 +59,7 @@ def measure(tasks: list[str], *, rounds: int, count: int) -> Iterator[dict[str, 
 
 
 def cost_of_repulsion(tasks: list[str], *, rounds: int, count: int) -> Iterator[dict[str, Any]]:
-    """Yield a row for each task and kind of repulsion: what the updates of an environment step cost, timed by turns."""
+    """Yield the time of an environment step's updates for each task and kind of repulsion, measured in turns."""
     kinds = {"none": "5 actors", "the paper's": "5 actors, paper's AR", "default": "5 actors with AR"}
     for task in tasks:
         cases = {case.name: case for case in cases_of(task)}

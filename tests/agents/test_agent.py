@@ -1,4 +1,4 @@
-"""The Python face."""
+"""The Python interface: agents are trained, evaluated, saved and loaded."""
 
 import gymnasium
 import numpy as np

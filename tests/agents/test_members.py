@@ -1,4 +1,4 @@
-"""The agents of a population one by one, and what `predict` takes."""
+"""Members of a population, and the observations that `predict` accepts."""
 
 import gymnasium
 import jax
@@ -59,7 +59,7 @@ def test_members_change_with_the_agent_and_not_before():
 @pytest.mark.parametrize("name", [name for name in AGENTS if name != "arac"])
 def test_every_algorithm_has_members(name):
     agent = drawn(name)
-    agent._fitness = np.array([7.0])  # these algorithms evaluate the champion alone
+    agent._fitness = np.array([7.0])  # these algorithms evaluate the champion only
     assert agent.archive == ()
     assert [member.fitness for member in agent.population if member.fitness is not None] == [7.0]
     assert (agent.champion.fitness, agent.champion.is_elite) == (7.0, True)
@@ -86,7 +86,7 @@ def test_what_is_loaded_from_a_run_knows_how_it_was_measured(kind, tmp_path):
 
 
 class Asymmetric(gymnasium.Env):
-    """Actions in numbers of 64 bits, and all kinds of observations."""
+    """An environment with asymmetric float64 actions and observations of all kinds."""
 
     action_space = spaces.Box(np.array([-1.0, 0.0]), np.array([3.0, 10.0]), dtype=np.float64)
 
@@ -151,7 +151,7 @@ def test_a_dictionary_that_lacks_a_part_is_refused():
 
 
 def test_evaluate_plays_from_the_seeds_it_is_given(agent):
-    """By hand, with the environment itself."""
+    """The returns equal those of episodes played by hand, with the environment itself."""
     seeds = [3, 1, 4]
     score = agent.evaluate(reset_seeds=seeds)
     env, returns = gymnasium.make("InvertedPendulum-v5"), []

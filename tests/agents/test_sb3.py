@@ -1,4 +1,4 @@
-"""Stable-Baselines3's own evaluation takes our agents: `make test-sb3` runs this where that package is installed."""
+"""Stable-Baselines3's evaluation accepts our agents; `make test-sb3` installs that package and runs this."""
 
 import itertools
 
@@ -20,7 +20,7 @@ TASKS = ["Pendulum-v1", "Hopper-v5"]
 
 
 class Seeded(gymnasium.Wrapper):
-    """Begins each episode with the next of the seeds, whatever it is asked for."""
+    """Begin each episode with the next of the seeds, and ignore the seed that is passed."""
 
     def __init__(self, env):
         super().__init__(env)

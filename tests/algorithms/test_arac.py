@@ -1,4 +1,4 @@
-"""Algorithm 1: who is updated how often, with what, and how the loops behave over a run."""
+"""Algorithm 1: the number and the inputs of each member's updates, and the loops over a run."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -26,7 +26,7 @@ SMALL = {"hidden_size": 16, "batch_size": 16, "replay_capacity": 10_000, "warmup
 
 
 class ScriptedRollouts:
-    """Episodes of given lengths instead of a simulator's; fitness is scripted too."""
+    """Rollouts with scripted lengths and fitness in place of a simulator's."""
 
     def __init__(self, lengths, fitness=None):
         self.lengths = iter(lengths)
@@ -66,7 +66,7 @@ def context_of(config, rollouts, total_steps=10**9):
 
 
 def run(config, lengths, fitness=None):
-    """All generations that the lengths are enough for; the last state and the evaluations."""
+    """Run all generations that the lengths suffice for, and return the last state and the evaluations."""
     rollouts = ScriptedRollouts(lengths, fitness)
     context = context_of(config, rollouts)
     state, rows = arac.init(config, ENV, seed=0), []
@@ -78,7 +78,7 @@ def run(config, lengths, fitness=None):
 
 @pytest.fixture
 def counted(monkeypatch):
-    """Replace both loops by ones that only count: per elite slot for the critic, by what they feel for the actors."""
+    """Replace both loops by ones that count updates, per elite or by the source of the actors' forces."""
     counts = {"critic": [], "actors": {}}
 
     def critic_updates(update_config, learner, policy, temperature, view, key, start, stop):
@@ -152,7 +152,7 @@ def test_archived_policies_act_once_there_are_any_and_members_from_the_start(cou
 
 
 def test_nothing_is_archived_before_the_population_has_learned():
-    """The generation that began within the warm-up is evaluated, but its members have not acted by themselves yet."""
+    """The generation that began within the warm-up is evaluated, although its episodes had random actions."""
     config = ARACConfig(**{**SMALL, "warmup_steps": 60}, eval_interval=0)
     _, rows, rollouts = run(config, [10] * 5 * 4)
     assert rollouts.acted_randomly == [True, True, False, False]
@@ -267,7 +267,7 @@ def test_the_critic_learns_with_the_elites_policies(monkeypatch):
     [
         {"population_size": 1, "elites": 1, "critic": "twin"},
         {"population_size": 3, "elites": 3, **ARACConfig.named_presets["paper-letter"]},
-        {"population_size": 3, "elites": 3, "ar_from": "members"},  # nobody is left to be repelled
+        {"population_size": 3, "elites": 3, "ar_from": "members"},  # no member is left to be repelled
         {"archive_capacity": 2, "store_evaluation": True, "strategy": "reactive"},
         {"flows": 0, "ar_base": "gaussian", "sigma": "learned"},
     ],
@@ -295,7 +295,7 @@ def test_the_update_loops_compile_once_over_many_episode_lengths():
     lengths = np.random.default_rng(0).integers(1, 70, 5 * 12).tolist()
     before = arac.critic_updates._cache_size(), arac.actor_updates._cache_size()
     run(config, lengths)
-    # Critic: one. Actors: without an archive at first, then with it. Or none, if a test before had these shapes.
+    # Critic: one. Actors: without an archive, then with it. None, if an earlier test had these shapes.
     assert arac.critic_updates._cache_size() - before[0] <= 1
     assert arac.actor_updates._cache_size() - before[1] <= 2
 

@@ -1,4 +1,4 @@
-"""TD3, CEM-TD3, ERL and CERL as wholes: what they store and count, how much they learn, who is copied when."""
+"""TD3, CEM-TD3, ERL and CERL as a whole: stored transitions, counted steps, updates and copies of members."""
 
 import jax
 import numpy as np
@@ -24,7 +24,7 @@ EVOLUTIONARY = [arac.CEMTD3, arac.ERL, arac.CERL]
 
 
 def trained(kind, generations=6, **settings):
-    """An agent after some generations of falling poles, and the states on the way."""
+    """Train an agent for some generations, and return it with the states on the way."""
     states = []
 
     def stop(agent, _):
@@ -37,7 +37,7 @@ def trained(kind, generations=6, **settings):
 
 
 def is_among(policy, population):
-    """Whether a member of a population has exactly these parameters."""
+    """Return True if a member of a population has exactly these parameters."""
     return any(
         all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(policy), jax.tree.leaves(other), strict=True))
         for other in members(population)
@@ -80,7 +80,7 @@ def test_evaluations_are_neither_counted_nor_stored(kind):
 
 
 def counted(monkeypatch, module, name):
-    """The ranges that a loop of updates is called with, one for each generation or actor."""
+    """Record the ranges that a loop of updates is called with, one for each generation or actor."""
     monkeypatch.setattr(progress, "_CHUNK", 10**9)
     calls = []
     original = getattr(module, name)
@@ -122,7 +122,7 @@ def test_cem_td3_teaches_the_first_half_only():
 
 
 def test_cem_td3s_distribution_comes_from_the_fittest(monkeypatch):
-    """Recomputed in NumPy from what was judged."""
+    """The distribution equals one recomputed in NumPy from the evaluated actors."""
     seen = []
     original = Rollouts.evaluate_fitness
 
@@ -197,7 +197,7 @@ def test_cerls_learners_migrate_at_the_interval():
 
 
 def test_cerl_shares_out_its_episodes_by_upper_confidence_bounds(monkeypatch):
-    """Values, visits and allocations recomputed from the returns of the episodes."""
+    """Values, visits and allocations equal those recomputed from the returns of the episodes."""
     returns = []
     original = Rollouts.explore
 
@@ -298,9 +298,9 @@ def shapes(tree):
     return [tuple(leaf.shape) for leaf in jax.tree.leaves(tree)]
 
 
-@pytest.mark.slow  # where ERL's critic has its size
+@pytest.mark.slow  # with ERL's critic in full size
 def test_the_originals_networks_are_the_defaults():
-    """For 4 observations and 1 action; a leading axis counts individuals, learners or Q networks."""
+    """Shapes are for 4 observations and 1 action; a leading axis counts individuals, learners or Q networks."""
     first = {
         kind: RunSpec(kind.algorithm, check("InvertedPendulum-v5"), 0, kind.algorithm.config()).outline()
         for kind in (arac.TD3, *EVOLUTIONARY)
@@ -331,7 +331,7 @@ def test_erls_settings_for_single_tasks(task, elites, trials, interval):
 
 
 def weights_mutated(config):
-    """Of an individual, per generation, on average."""
+    """Return the mean share of an individual's weights that mutate in a generation."""
     share = 0.375 if config.mutation_share == "random" else 1.0
     return config.mutation_probability * config.mutation_fraction * share
 

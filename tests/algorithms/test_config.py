@@ -223,7 +223,7 @@ def test_a_config_cannot_be_changed_once_it_is_checked():
 
 
 def fields_with_help(kind):
-    """The fields that are followed by a string in the source of the class or of one it inherits from."""
+    """Return the fields that have a docstring in the class or in one that it inherits from."""
     found = set()
     for ancestor in inspect.getmro(kind)[:-1]:
         [tree] = ast.parse(inspect.getsource(ancestor)).body

@@ -1,4 +1,4 @@
-"""A policy that a user brings: the example trains with it and resumes exactly, and mistakes in one are found early."""
+"""Custom policies: the example trains and resumes exactly, and mistakes are reported before training."""
 
 import json
 import shutil
@@ -67,7 +67,7 @@ def test_stopped_and_resumed_is_like_never_stopped(stop, whole, tmp_path):
 
 
 def test_killed_before_its_last_checkpoints_it_goes_on_the_same(whole, tmp_path):
-    """What a kill leaves: rows of generations whose checkpoints were never written."""
+    """A killed run leaves rows of generations whose checkpoints were never written."""
     agent, folder = whole
     shutil.copytree(folder, tmp_path / "run")
     for checkpoint in sorted((tmp_path / "run" / "checkpoints").iterdir())[2:]:
@@ -127,7 +127,7 @@ def test_it_is_refused_where_it_cannot_be_trained_or_found():
 
 
 def test_classes_with_the_same_fields_have_structures_of_their_own():
-    """For JAX alone they do not: `Good` and `Other` would share what is compiled for either."""
+    """JAX alone does not distinguish them, and would use the code compiled for `Good` with `Other`."""
     env = envs.check("InvertedPendulum-v5")
     good, other = (CustomPolicyAdapter.init(kind, jax.random.key(0), env) for kind in (Good, Other))
     assert jax.tree.structure(good.policy) == jax.tree.structure(other.policy), "JAX is mended: Own is not needed"
@@ -169,7 +169,7 @@ def test_the_whole_policy_feels_attraction_and_repulsion(divergence):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class Good:
-    """A normal around a linear function, kept well inside; right up to rounding."""
+    """A normal distribution around a linear function, with actions well inside the bounds; correct up to rounding."""
 
     weight: jax.Array
 
@@ -198,7 +198,7 @@ class Other(Good):
 
 
 def variant(**changes):
-    """`Good` with something wrong."""
+    """Return a variant of `Good` that has a mistake."""
     made = dataclass(frozen=True, eq=False)(type("Wrong", (Good,), changes))
     return jax.tree_util.register_dataclass(made)
 

@@ -1,4 +1,4 @@
-"""Same config and seed, same bytes: run twice, stopped anywhere and resumed, on one worker or many."""
+"""The same config and seed give the same bytes: run twice, stopped and resumed, on one worker or many."""
 
 import shutil
 import signal
@@ -56,7 +56,7 @@ def sampled(agent, key, size):
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory):
-    """One uninterrupted run of each algorithm."""
+    """Train each algorithm once without interruption."""
     folder = tmp_path_factory.mktemp("reference")
     return {name: (trained(name, folder / name), folder / name) for name in AGENTS}
 
@@ -206,7 +206,7 @@ def test_a_replay_that_wraps_around_resumes_exactly(interval, tmp_path):
 
 @pytest.mark.usefixtures("signals")
 def test_an_interrupted_generation_leaves_nothing_in_replay(reference, monkeypatch):
-    """In one process, too: learning on is like never having been stopped."""
+    """A second `learn` in the same process gives the result of a single one."""
     whole, _ = reference["sac_nf"]
     agent = arac.SACNF("InvertedPendulum-v5", seed=3, **SETTINGS)
     update, interrupted = sac.update, []

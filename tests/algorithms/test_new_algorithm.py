@@ -1,4 +1,4 @@
-"""An eighth algorithm takes a file and a line: the example of docs/extending.md, in a copy of the package."""
+"""An eighth algorithm takes one file and one line: the example of docs/extending.md, in a copy of the package."""
 
 import json
 import os
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def arac(tmp_path_factory):
-    """The command, with the algorithm in it."""
+    """Return the command of a copy of the package that has the algorithm."""
     folder = tmp_path_factory.mktemp("eighth")
     shutil.copytree(ROOT / "arac", folder / "arac", ignore=shutil.ignore_patterns("__pycache__"))
     algorithms = folder / "arac" / "algorithms"

@@ -1,4 +1,4 @@
-"""The report as a whole: escaping, pictures, the same bytes again, real runs."""
+"""The report as a whole: escaping, pictures, reproducible bytes, real runs."""
 
 import pytest
 from run_folders import PNG, REAL, data_of, run_folder, written
@@ -90,7 +90,7 @@ def test_the_same_folders_give_the_same_bytes(tmp_path):
 
 
 def test_real_runs_of_this_repository(tmp_path, capsys):
-    """The runs behind docs/results.md; tests/cli/test_cli.py reports on one that was just trained."""
+    """These are the runs of docs/results.md; tests/cli/test_cli.py reports on a new one."""
     assert main(["report", str(REAL), "--out", str(tmp_path / "page")]) == 0
     printed = capsys.readouterr().out
     assert "| HalfCheetah-v5 | ARAC, ar_coefficient 0 |" in printed

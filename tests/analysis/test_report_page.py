@@ -1,4 +1,4 @@
-"""The report's page in a real browser: it loads alone, draws what it should, and answers to pointer and keyboard."""
+"""The report's page in a real browser: it needs no network, draws its charts, and reacts to pointer and keyboard."""
 
 import json
 import re
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    """A report on two tasks: algorithms with three seeds or two, another with one evaluation, one run cut short."""
+    """Write a report on two tasks, with two or three seeds, a run of one evaluation and an interrupted run."""
     runs = tmp_path_factory.mktemp("runs")
     for seed in (0, 1):
         run_folder(runs / f"b{seed}", [50.0 * n for n in range(1, 9 - 2 * seed)], algo="sac", seed=seed, planned=80_000)
@@ -58,7 +58,7 @@ def lines(page, chart="curve"):
 
 
 def hover(page, share):
-    """Moves the pointer over the curves, to a share of the way from the first evaluation shown to the last."""
+    """Move the pointer over the curves, to a share of the way from the first evaluation to the last."""
     page.run("document.getElementById('curve').scrollIntoView({block: 'center', behavior: 'instant'})")
     left, top, width, height = page.run(
         "(() => { const box = document.querySelector('#curve svg').getBoundingClientRect(); "
@@ -68,7 +68,7 @@ def hover(page, share):
 
 
 def tip(page):
-    """What the tooltip says: the steps, and a line for each algorithm."""
+    """Return the tooltip's text: the steps, and a line for each algorithm."""
     return page.run(
         "(() => { const it = document.querySelector('#curve .tip'); if (it.hidden) return null; "
         "return [it.querySelector('.when').textContent, Object.fromEntries([...it.querySelectorAll('tr')].map("
@@ -186,7 +186,7 @@ def test_what_has_not_got_to_the_comparison_is_named_and_has_a_dash(page):
 
 
 def test_a_profile_says_above(page):
-    """As it is counted: a run at a threshold is not above it, so that at 1 there is none."""
+    """A run at a threshold is not above it, so that the profile is 0 at 1."""
     choose(page, "scope", "Hopper-v5")
     page.run("document.querySelector('#profile svg').focus()")
     page.press("End")
@@ -195,7 +195,7 @@ def test_a_profile_says_above(page):
 
 
 def test_variants_fit_on_a_desktop_and_scroll_inside_their_tables_on_a_phone(chromium, tmp_path):
-    """With every algorithm, many settings, a long name without a space, unfinished runs and large numbers."""
+    """The page has every algorithm, many settings, a long name without a space, unfinished runs and large numbers."""
     large = {"env": "HumanoidStandup-v5", "steps": [500_000, 1_000_000]}
     for seed, algo in enumerate(("arac", "cem_td3", "sac_nf", "sac", "td3") * 2):
         run_folder(

@@ -75,7 +75,7 @@ def test_the_interval_of_one_task_covers_the_truth_as_often_as_it_says(runs):
 
 @pytest.mark.parametrize("runs", [3, 5, 10])
 def test_the_interval_over_tasks_covers_the_truth_as_often_as_it_says(runs):
-    """Four tasks of normalised scores, alike in spread and not."""
+    """The interval is right for normalised scores of four tasks, with equal and unequal spreads."""
 
     def draw(rng):
         return {f"task {n}": rng.normal(0.5, width, runs) for n, width in enumerate((0.1, 0.1, 0.2, 0.2))}
@@ -103,7 +103,7 @@ def test_three_runs_have_the_t_interval_of_their_mean():
 
 
 def test_drawing_again_stays_within_a_task():
-    """Two tasks far apart: between them nothing varies, so the mean over tasks is exact."""
+    """Scores that do not vary within a task give an exact mean over tasks, even if these are far apart."""
     assert interquartile_interval({"a": np.zeros(4), "b": np.full(4, 100.0)}) == (50, 50, 50)
 
 
@@ -117,7 +117,7 @@ def test_fewer_than_three_runs_have_no_interval(runs):
 
 
 def test_where_all_runs_are_better_the_interval_still_has_a_width():
-    """Three runs above three others: the estimate is 1, and much less is possible. Newcombe's equation by hand."""
+    """If three runs are above three others, the estimate is 1 with a wide interval: Newcombe's equation by hand."""
     value, low, high = improvement_interval({"a": np.array([4.0, 5, 6])}, {"a": np.array([1.0, 2, 3])})
     assert (value, high) == (1, 1)
     variance = low * (1 - low) * (1 + 2 * ((1 - low) / (2 - low) + low / (1 + low))) / 9
@@ -137,7 +137,7 @@ def test_more_tasks_make_the_interval_narrower_by_the_root_of_their_number():
 
 
 def test_draws_are_summarised_one_by_one():
-    """What is done to all draws at once is what would be done to each."""
+    """A statistic of all draws at once equals the statistic of each draw."""
     rng = np.random.default_rng(3)
     drawn, others = ({"a": rng.normal(size=(4, 5)), "b": rng.normal(size=(4, 7))} for _ in range(2))
     for statistic, of in (
@@ -156,7 +156,7 @@ def test_the_interquartile_mean_is_scipys_trimmed_mean():
 
 
 def stacked(scores):
-    """As rliable has them: runs by tasks."""
+    """Return scores in rliable's layout: runs by tasks."""
     return np.stack(list(scores.values()), 1)
 
 

@@ -1,4 +1,4 @@
-"""Which runs belong together, the numbers and curves of a report, and what is missing of the paper's."""
+"""The grouping of runs, the numbers and curves of a report, and the missing experiments of the paper."""
 
 import csv
 
@@ -33,13 +33,13 @@ def test_settings_that_differ_make_another_variant_and_running_does_not(tmp_path
 
 
 def test_no_value_of_the_paper_stands_beside_a_variant_that_has_the_plain_name(tmp_path):
-    """The label leaves out what all runs share; what the paper has is still not this."""
+    """The label omits settings that all runs share, and the variant is still not the paper's."""
     run_folder(tmp_path / "a", env="HalfCheetah-v5", ar_coefficient=0.0, hidden_size=8, steps=[10, 20, 1_000_000])
     run_folder(tmp_path / "b", env="HalfCheetah-v5", algo="sac")
     line = line_of(tmp_path)
     assert (str(line.variant), line.paper, line.ranks, line.errata) == ("ARAC", None, None, ())
     assert line_of(tmp_path, "SAC").paper == (11896, 574)
-    assert line_of(tmp_path, "SAC").ranks is None  # there is no other to be ranked with
+    assert line_of(tmp_path, "SAC").ranks is None  # there is no other variant to rank it against
     assert caveats.coverage(study_of(tmp_path))["HalfCheetah"]["arac"] == (0, 0)
     assert caveats.coverage(study_of(tmp_path))["HalfCheetah"]["sac"] == (0, 1)
 
@@ -83,14 +83,14 @@ def test_a_policy_of_the_users_own_is_a_variant(tmp_path):
     assert (line_of(tmp_path).maximum.mean, line_of(tmp_path).paper) == (5, (3587, 65))
     own = line_of(tmp_path, "ARAC, policy module.Own")
     assert (own.maximum.mean, own.paper) == (9, None)
-    assert line_of(tmp_path / "own").paper is None  # also where no other run is there to be told from
+    assert line_of(tmp_path / "own").paper is None  # also without another run to distinguish it from
     assert said(tmp_path / "own", "other settings") == [
         "ARAC on Hopper-v5 departs from the preset's settings: policy module.Own"
     ]
 
 
 def test_a_variant_has_one_name_on_all_tasks(tmp_path):
-    """Each task has its own preset; only what departs from it tells runs apart."""
+    """Each task has a preset; only settings that differ from it distinguish variants."""
     run_folder(tmp_path / "a", env="Hopper-v5", hidden_size=64)
     run_folder(tmp_path / "b", env="Ant-v5", hidden_size=64)
     assert list(map(str, study_of(tmp_path).variants)) == ["ARAC"]
@@ -189,7 +189,7 @@ def test_scores_are_normalised_within_a_task_and_pooled_over_tasks(tmp_path):
     run_folder(tmp_path / "alone", [7.0], env="Pendulum-v1")
     everything = summary.comparisons(study_of(tmp_path))[0]
     assert everything.scope == "all tasks"
-    assert everything.interquartile[ARAC].value == 0.5  # 0 and 1; what is alone on a task has nothing to be measured by
+    assert everything.interquartile[ARAC].value == 0.5  # 0 and 1; a variant alone on a task cannot be normalised
     assert np.isnan(everything.interquartile[ARAC].low)  # one run each: nothing to draw again
     assert everything.improvement[ARAC][SAC].value == 0.5
 
@@ -283,7 +283,7 @@ def test_smoothing_is_the_papers_where_there_are_enough_points(tmp_path):
 
 
 def test_smoothing_invents_nothing_at_the_ends():
-    """A curve that rises to the best return there is: a filter that goes on beyond the end would overshoot it."""
+    """A curve that rises to the highest return is not overshot by a filter that extrapolates beyond its end."""
     line = np.array([-1600.0, -1500, -1400, -600, -300, -150, -150, -150, 0])
     smoothed = smooth(line)
     assert smoothed[[0, 1, -2, -1]].tolist() == line[[0, 1, -2, -1]].tolist()

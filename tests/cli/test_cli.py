@@ -1,4 +1,4 @@
-"""The command as a user meets it: real processes, their output, exit status and what they leave behind."""
+"""The command as users run it: real processes, their output, exit status and files."""
 
 import os
 import re
@@ -21,7 +21,7 @@ from arac.cli.common import whole_number
 from arac.envs.tasks import TASKS
 from arac.storage import metrics
 
-# A run with a number of generations to stop at; of the algorithm that starts soonest.
+# A run that is stopped after some generations, with the algorithm that starts fastest.
 STOPPED = ["--algo", "sac", "--steps", "900", *SMALL_FLAGS, "--run-dir", "run"]
 
 
@@ -32,7 +32,7 @@ def arac(*words, cwd, timeout=300):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A small run by the command, and what it printed."""
+    """Train a small run by the command, and return its folder and output."""
     folder = tmp_path_factory.mktemp("cli")
     return folder, arac("train", "InvertedPendulum-v5", "--steps", 300, *SMALL_FLAGS, cwd=folder)
 
@@ -108,7 +108,7 @@ def test_report_draws_a_page_of_the_run(finished, capsys):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """The run that the stopped ones below must end like."""
+    """Train the run that the interrupted runs must equal in the end."""
     folder = tmp_path_factory.mktemp("whole") / "run"
     assert main(["train", "InvertedPendulum-v5", *STOPPED[:-1], str(folder), "--workers", "0"]) == 0
     return folder
@@ -154,7 +154,7 @@ def test_what_is_stopped_before_it_began_is_not_said_to_go_on(tmp_path, monkeypa
 
 
 def wait_for_generations(run, generations):
-    """Until that many generations are recorded, or, for none, until the run has begun."""
+    """Wait until that many generations are recorded or, if it is 0, until the run has begun."""
     timings, deadline = run / "timings.jsonl", time.monotonic() + 120
     while time.monotonic() < deadline:
         if generations == 0 and (run / "config.toml").exists():
@@ -342,7 +342,7 @@ def test_a_list_that_is_piped_has_a_line_for_each_task(monkeypatch, capsys):
 
 @pytest.mark.parametrize("words", [["list", "envs"], ["--help"]])
 def test_a_reader_that_goes_away_ends_a_command_quietly(words, tmp_path):
-    """As `arac list envs | head -1`, at its worst: before the first line."""
+    """A reader such as `head -1` may close the pipe before the first line."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     process = subprocess.Popen([sys.executable, "-m", "arac", *words], cwd=tmp_path, **pipes)
     process.stdout.close()
@@ -351,7 +351,7 @@ def test_a_reader_that_goes_away_ends_a_command_quietly(words, tmp_path):
 
 
 def test_a_run_trains_on_when_its_reader_goes_away(tmp_path):
-    """Even where the environment prints, in a worker process."""
+    """This holds even if the environment prints in a worker process."""
     chatty = ["helpers:Probe-v0", "--env-kwargs", "trouble=prints", "at=1"]
     words = [
         sys.executable,

@@ -26,7 +26,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 @pytest.fixture(scope="module")
 def scripts(tmp_path_factory):
-    """A folder for each shell with its script in it."""
+    """Write the script of each shell to its folder."""
     folders = {}
     for shell in ("bash", "zsh", "fish"):
         printed = io.StringIO()
@@ -93,7 +93,7 @@ def test_fish_completes(scripts, words, offered):
 
 @needs("zsh")
 def test_zsh_completes(scripts):
-    """Its completion works only while a line is being typed, so it is typed."""
+    """The line is typed, because zsh completes only while a line is edited."""
     ours, its = pty.openpty()
     environment = {**os.environ, "TERM": "dumb", "HOME": str(scripts["zsh"])}
     shell = subprocess.Popen(

@@ -1,17 +1,15 @@
-"""Every command and every piece of Python in README and docs is tried, in small.
+"""Small versions of every command and every piece of Python in README and docs are run.
 
-Python is really run, a page's blocks in order and in one namespace, in a folder of its own. What is shrunk: TASK
-takes the place of LARGER tasks, `learn` takes at most STEPS environment steps, episodes EPISODE_STEPS, `resume` goes no
-further than the run was started for, `evaluate` plays at most two episodes, and the settings in TINY are at most as
-large as there.
+The Python blocks of a page run in order, in one namespace and a temporary folder, with smaller sizes: TASK takes the
+place of LARGER tasks, `learn` takes at most STEPS environment steps, episodes EPISODE_STEPS, `resume` uses the run's
+first total, `evaluate` plays at most two episodes, and the settings in TINY are upper limits.
 
-Commands of ours are really run, with small numbers behind their flags: SMALLER, TRAINED and REPRODUCED. `train` is
-on TASK, whichever task the page names; experiments have the sizes that `small_experiments` gives them; `watch` goes on
-until its page has answered; `sweep` has SWEEP in place of the page's file, which is read with --dry-run. What needs a
-screen, several machines or half an hour is read by its real parser and goes no further: PARSED. Of a target of make,
-its commands of ours are tried. Folders below runs/ that a page speaks of without having made them are copies of one
-small run: README's first `arac train`, on TASK. TASK and sizes are those of test_cli.py, those for policies of one's
-own those of test_custom_policy.py, so that the same loops need not be compiled again.
+`arac` commands run with small numbers after their flags: SMALLER, TRAINED and REPRODUCED. `train` is on TASK, whichever
+task the page names; experiments have the sizes of `small_experiments`; `watch` runs until its page has answered;
+`sweep` has SWEEP in place of the page's file, which is read with --dry-run. Commands that need a screen, several
+machines or half an hour are only parsed: PARSED. The `arac` commands of a target of make are treated alike. Folders
+below runs/ that a page names but does not make are copies of one small run: README's first `arac train`, on TASK. TASK
+and sizes are those of test_cli.py, and for custom policies those of test_custom_policy.py, to share compiled code.
 """
 
 import importlib
@@ -58,7 +56,7 @@ TINY = {
     "replay_capacity": 10_000,
     "workers": 0,
 }
-FEW = {"population_size": 2, "elites": 1}  # with a policy of one's own
+FEW = {"population_size": 2, "elites": 1}  # with a custom policy
 SMALLER = {"--steps": "400", "--episodes": "2", "--port": "0"}
 TRAINED = {"--steps": "200", **dict(zip(SMALL_FLAGS[::2], SMALL_FLAGS[1::2], strict=True))}
 IF_GIVEN = {"--video-interval": "100", "--population-size": "5", "--elites": "2"}
@@ -85,7 +83,7 @@ NOT_RUN = {
     "pip": "tests/packaging/test_wheel.py installs the package",
     "printf": "damages a run, for show",
     "ray": "starts a cluster; tests/reliability has real ones",
-    "tensorboard": "goes on until it is stopped; tests/cli/test_cli.py reads the events",
+    "tensorboard": "runs until it is stopped; tests/cli/test_cli.py reads the events",
 }
 CAN_DRAW = find_library("OSMesa") is not None
 FILMS = re.compile(r"\b(film|PeriodicVideo)\(")
@@ -98,7 +96,7 @@ def pages(what):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """README's first training, small."""
+    """Train README's first run in small."""
     words = next(words for words in documents.commands(documents.ROOT / "README.md") if words[:2] == ["arac", "train"])
     folder = tmp_path_factory.mktemp("docs") / "run"
     assert status(["train", TASK, *shrunk(words[3:], TRAINED | {"--steps": "300", "--run-dir": str(folder)})]) == 0
@@ -107,7 +105,7 @@ def run(tmp_path_factory):
 
 @pytest.fixture
 def small(monkeypatch):
-    """The shrinking of Python that this file's first lines describe."""
+    """Shrink the settings of Python code as this file's docstring describes."""
     cls = agent.Agent
     init, learn, resume, evaluate = cls.__init__, cls.learn, cls.resume.__func__, cls.evaluate
 
@@ -135,7 +133,7 @@ def test_python(page, run, tmp_path, monkeypatch):
     provide(run, tmp_path, set(spoken_of) - set(made))
     monkeypatch.chdir(tmp_path)
     for program in (words for words in documents.commands(page) if words[0] == "python"):
-        monkeypatch.setattr(sys, "argv", program[1:])  # a page may show a program and how it is called
+        monkeypatch.setattr(sys, "argv", program[1:])  # a page may show a program and its command line
     namespace = {"__name__": "__main__"}
     for number, text in enumerate(code, 1):
         try:
@@ -152,12 +150,12 @@ def test_the_example_without_jax_is_shown_as_it_is():
 
 @pytest.fixture(scope="module")
 def reproduced(tmp_path_factory):
-    """A folder for the runs of all experiments on all pages: what is finished is not run again."""
+    """Return a folder for the runs of all experiments on all pages, so that none is repeated."""
     return tmp_path_factory.mktemp("reproduced")
 
 
 class RunHere:
-    """A run of a series in this process, at once: others would read and compile everything anew."""
+    """A run of a sweep, executed in this process to save imports and compilation."""
 
     def __init__(self, job, parent, resources):
         self._status = exit_status(lambda: carry_out(job, parent / job.name, resources.cpus))
@@ -168,7 +166,7 @@ class RunHere:
 
 @pytest.fixture
 def small_experiments(monkeypatch):
-    """Every experiment in seconds, also at the paper's scale. That with the trap is the one of test_experiments.py."""
+    """Shrink every experiment to seconds, also at the paper's scale; `deceptive` is as in test_experiments.py."""
     on_task = {"envs": (TASK,), "settings": TINY | {"eval_interval": 100, "workers": 0}}
     for name, experiment in EXPERIMENTS.items():
         steps = 1400 if name == "deceptive" else int(REPRODUCED["--steps"])
@@ -184,7 +182,7 @@ def small_experiments(monkeypatch):
 
 @pytest.fixture
 def equipped(tmp_path, monkeypatch):
-    """A folder with what the pages take for granted: a sweep's file, a module with an environment."""
+    """Return a folder with the files that the pages assume: a sweep's file, a module with an environment."""
     [spec] = documents.blocks(documents.ROOT / "docs" / "scaling.md", "toml")
     (tmp_path / "lambda.toml").write_text(spec)
     (tmp_path / "mymodule.py").write_text(MY_MODULE)
@@ -192,7 +190,7 @@ def equipped(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
     with suppress(ImportError):
-        importlib.import_module("wandb").teardown()  # what it read from the variables before, in other tests
+        importlib.import_module("wandb").teardown()  # forget the variables of earlier tests
     if CAN_DRAW:
         monkeypatch.setenv("MUJOCO_GL", "osmesa")
     monkeypatch.chdir(tmp_path)
@@ -201,7 +199,7 @@ def equipped(tmp_path, monkeypatch):
 
 @pages(documents.commands)
 def test_commands_are_understood(page, monkeypatch):
-    """By their real parsers; `test_commands` carries them out."""
+    """The real parsers accept the commands; `test_commands` runs them."""
     for program, *words in documents.commands(page):
         if program == "arac":
             assert words[0] in ("--version", "--help") or parsed(words, monkeypatch), words
@@ -244,7 +242,7 @@ def test_scripts(page, monkeypatch):
 
 @pages(documents.mentioned)
 def test_commands_in_the_text(page):
-    """These have placeholders; what has none is there: the command, its flags, the target."""
+    """The command, its flags and the target exist; their values may be placeholders."""
     for program, name, *rest in documents.mentioned(page):
         if program == "make":
             made_by([name])
@@ -254,13 +252,13 @@ def test_commands_in_the_text(page):
 
 @pages(lambda page: page.parent == documents.ROOT)
 def test_links(page):
-    """Those of docs/ are followed when the site is built."""
+    """Links of README and CONTRIBUTING work; building the site tests those of docs/."""
     for path in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
         assert (page.parent / path).exists(), path
 
 
 def provide(run, folder, paths):
-    """Copies the small run to where a page expects one; what is a folder of runs gets one to hold."""
+    """Copy the small run to the paths that a page expects; a folder of runs gets one run."""
     for path in {word.rstrip("/") for word in paths}:
         wanted = folder / path / "small" if path == "runs" else folder / path
         if not wanted.exists() and not any((folder / path).glob("*")):
@@ -268,7 +266,7 @@ def provide(run, folder, paths):
 
 
 def shrunk(words, smaller, always=True):
-    """The words with small numbers behind their flags, and the flags that are missing."""
+    """Return the words with small numbers after their flags, and with the missing flags."""
     kept = [smaller.get(before, word) for before, word in pairwise(["", *words])]
     return kept + [word for flag in smaller if always and flag not in words for word in (flag, smaller[flag])]
 
@@ -312,12 +310,12 @@ def try_other(words, run, monkeypatch):
 
 @cache
 def film(*words):
-    """The exit status of `arac play`; commands that differ in names and lengths alone are carried out once."""
+    """Return the exit status of `arac play`; commands that differ only in names and lengths run once."""
     return status(words)
 
 
 def try_sweep(words):
-    """The page's file is read, and one like it, under the same name, is carried out."""
+    """Read the page's file, and run a small one under the same name."""
     if words[1] != "status":
         assert status([*words, "--dry-run"]) == 0, words
         tiny = Path("tiny", words[1])
@@ -328,7 +326,7 @@ def try_sweep(words):
 
 
 def visit(words, monkeypatch):
-    """Starts the page, reads it once and stops it."""
+    """Start the page's server, read the page once and stop the server."""
     real, answers = Server.serve_forever, []
 
     def serve(server):
@@ -354,7 +352,7 @@ def status(words):
 
 
 def parsed(words, monkeypatch):
-    """Whether the command's own parser takes the words; what would come after it is not done."""
+    """Return True if the command's parser accepts the words; the command itself is not run."""
 
     class Parsed(BaseException):
         pass
@@ -374,14 +372,14 @@ def parsed(words, monkeypatch):
 
 
 def made_by(words):
-    """Commands of ours that a target of make consists of."""
+    """Return the `arac` commands of a target of make."""
     shown = subprocess.run(["make", "-n", *words], cwd=documents.ROOT, check=True, capture_output=True, text=True)
     lines = "\n".join(line for line in shown.stdout.splitlines() if line.startswith(".venv/bin/arac "))
     return [words for _, *words in documents.split(lines)]
 
 
 def try_pip(words):
-    """`pip install 'arac-rl[extra]'`: that we have such an extra; other packages are other people's."""
+    """Check that the extras of `pip install 'arac-rl[extra]'` exist; other packages are not checked."""
     known = tomllib.loads((documents.ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     asked = [extra for word in words for found in re.findall(r"\[(.*)\]", word) for extra in found.split(",")]
     assert words[0] == "install"
@@ -389,7 +387,7 @@ def try_pip(words):
 
 
 def try_python(words):
-    """The files that are given to it are there, and so are modules."""
+    """Check that the files and modules of a `python` command exist."""
     for before, word in pairwise(["", *words]):
         if "/" in word:
             assert (documents.ROOT / word).exists(), word
@@ -399,7 +397,7 @@ def try_python(words):
 
 @cache
 def flags_of(command):
-    """All flags of a command, with any algorithm."""
+    """Return all flags of a command, with any algorithm."""
     names = ALGORITHMS if command == "train" else ["arac"]
     return {flag for name in names for flag in options(command, COMMANDS, algo=name)} | (
         set(options("sweep status", COMMANDS)) if command == "sweep" else set()

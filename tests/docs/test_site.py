@@ -1,4 +1,4 @@
-"""The documentation's site: built without a warning, and read from the disk without a network."""
+"""The documentation's site builds without a warning and works from the disk without a network."""
 
 import dataclasses
 import importlib.util
@@ -33,7 +33,7 @@ def site(tmp_path_factory):
 
 
 class Loads(HTMLParser):
-    """What a page loads by itself, unlike what it links to."""
+    """The resources that a page loads, as opposed to its links."""
 
     def __init__(self, text):
         super().__init__()
@@ -93,7 +93,7 @@ def test_the_reference_has_all_that_users_are_told_to_import(site):
 
 
 def test_links_to_sources_are_names_and_those_to_results_work(site):
-    assert "<code>arac/algorithms/sac.py</code>" in (site / "algorithms.html").read_text()
+    assert "<code>arac/learning/td3_updates.py</code>" in (site / "baselines.html").read_text()
     assert 'src="results/didactic/didactic.png"' in (site / "experiments.html").read_text()
     assert (site / "results" / "didactic" / "didactic.png").exists()
     assert not any('="../' in page.read_text() for page in site.glob("*.html"))

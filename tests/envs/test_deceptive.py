@@ -1,4 +1,4 @@
-"""The task with a trap: what it pays, and that its trap is one."""
+"""DeceptivePoint: its rewards, and that its trap is one."""
 
 import gymnasium
 import numpy as np
@@ -11,7 +11,7 @@ ENV = "arac/DeceptivePoint-v0"
 
 
 def payoff(direction, seed=0):
-    """The return of walking in one direction at a constant speed."""
+    """Return the return of walking in one direction at a constant speed."""
     env = gymnasium.make(ENV)
     env.reset(seed=seed)
     total, over = 0.0, False
@@ -27,7 +27,7 @@ def test_gymnasiums_own_checker_is_content():
 
 
 def test_the_optimum_is_far_and_the_trap_is_near():
-    """Full speed from the middle: 0.8 takes about 27 steps of 200, 0.5 about 17; each field pays for the rest."""
+    """At full speed from the middle, 0.8 takes about 27 steps of 200, 0.5 about 17; each field pays for the rest."""
     far = [payoff((-1, 0), seed) for seed in range(20)]
     near = [payoff((1, 0), seed) for seed in range(20)]
     assert np.mean(far) == pytest.approx(200 - 0.8 / 0.03, abs=1)

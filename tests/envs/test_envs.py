@@ -149,7 +149,7 @@ def test_every_short_name_is_an_environment_with_the_papers_parameters():
 
 
 def test_variants_of_older_versions():
-    """Ant saw contact forces; Walker2d's right foot had less friction than its left, which v5 mended."""
+    """In v2, Ant observed contact forces, and Walker2d's right foot had less friction than its left."""
     ant, walker = (envs.make(envs.check(name)).unwrapped for name in ("AntV2Like", "Walker2dV2Like"))
     assert ant.observation_space.shape == (111,)
     newer = envs.make(envs.check("Walker2d")).unwrapped

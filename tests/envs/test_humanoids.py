@@ -24,7 +24,7 @@ def made(env_id, **kwargs):
 
 
 def played(env, policy, episodes):
-    """The returns and lengths of whole episodes."""
+    """Return the returns and lengths of whole episodes."""
     returns, lengths = [], []
     for seed in range(episodes):
         env.reset(seed=seed)
@@ -55,7 +55,7 @@ def test_gymnasiums_own_checker_is_content(env_id):
 @pytest.mark.skipif(find_library("OSMesa") is None, reason="drawing without a screen needs Debian's libosmesa6")
 @pytest.mark.parametrize("env_id", [RLLAB, SPARSE])
 def test_it_can_be_looked_at(env_id):
-    """In a process of its own: MuJoCo chooses how to draw when it is imported."""
+    """The picture is drawn in a separate process, because MuJoCo chooses the renderer on import."""
     script = f"""
 import gymnasium, numpy as np, arac
 env = gymnasium.make({env_id!r}, render_mode="rgb_array", width=160, height=120)
@@ -97,7 +97,7 @@ def test_the_same_seed_gives_the_same_trajectory(env_id):
 
 
 def random_states(env, count, seed=0):
-    """Leads the environment through states far apart, by actions of random strength from random positions."""
+    """Lead the environment through distant states, by actions of random strength from random positions."""
     rng = np.random.default_rng(seed)
     simulated = env.unwrapped
     for _ in range(count):
@@ -114,7 +114,7 @@ def random_states(env, count, seed=0):
 
 
 def body_sum(model, values):
-    """The mean over bodies, weighted by mass."""
+    """Return the mean over bodies, weighted by mass."""
     return sum(model.body_mass[b] * values[b] for b in range(model.nbody)) / model.body_mass.sum()
 
 
@@ -151,7 +151,7 @@ def test_sparse_humanoid_moves_and_sees_as_gymnasiums_does():
 
 
 def test_rllabs_reward_recomputed_from_the_bodies():
-    """The velocity of the centre of mass from each body's own, not from what the environment asked MuJoCo for."""
+    """The centre of mass has the velocity that follows from the bodies' velocities."""
     env = made(RLLAB)
     for action, _, reward, terminated, _, info in random_states(env, 100):
         model, data = env.unwrapped.model, env.unwrapped.data
@@ -236,7 +236,7 @@ def test_rllabs_feet(side, outwards):
 
 @pytest.mark.parametrize(("policy", "length", "payoff", "spread"), [(still, 86, 23, 7), (at_random, 60, 15, 5)])
 def test_rllabs_humanoid_falls_as_it_should(policy, length, payoff, spread):
-    """About as long, and for about as much, as the shared facts say; single episodes are up to twice as good."""
+    """Mean length and return are close to reference values; those of single episodes are up to twice as high."""
     env = made(RLLAB)
     returns, lengths = played(env, policy(env), 60)
     print(f"{policy.__name__}: {lengths.mean():.1f} steps, return {returns.mean():.1f}, spread {returns.std():.1f}")

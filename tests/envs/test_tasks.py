@@ -1,4 +1,4 @@
-"""Tasks trained by the command for a few generations: the paper's, and environments that nobody here wrote.
+"""Tasks trained by the command for a few generations: the paper's, and environments of other packages.
 
 `make test-slow` takes the cheap ones, `make smoke` the paper's eight at their full length and the paper's settings,
 `make test-thirdparty` those from other packages, which it installs.
@@ -35,7 +35,7 @@ def arac(*words):
 
 
 def trained_and_resumed(env_id, run, workers):
-    """Two generations by the command, then two more."""
+    """Train two generations by the command, then resume for two more."""
     arac("train", env_id, *SMALL, "--eval-interval", 0, "--steps", 300, "--workers", workers, "--run-dir", run)
     first = metrics.read_evaluations(run)
     arac("resume", run, "--steps", 700)
@@ -67,7 +67,7 @@ def test_the_papers_tasks_train_with_the_papers_settings(task, tmp_path):
 @pytest.mark.thirdparty
 @pytest.mark.parametrize("env_id", THIRDPARTY, ids=lambda env_id: env_id.split(":")[1])
 def test_an_environment_of_another_package_trains_and_resumes(env_id, tmp_path):
-    """The same numbers in this process and in a worker: the environment is a function of its seed."""
+    """The numbers are the same in this process and in a worker: the environment depends only on its seed."""
     if find_spec(env_id.split(":")[0]) is None:
         pytest.skip("make test-thirdparty installs it")
     alone = trained_and_resumed(env_id, tmp_path / "alone", workers=0)

@@ -1,4 +1,4 @@
-"""PointMaze, DeceptiveWall and AntTrap: their geometry, what the trap pays, and what a way around it pays."""
+"""PointMaze, DeceptiveWall and AntTrap: geometry, and the returns in the trap and around it."""
 
 import gymnasium
 import numpy as np

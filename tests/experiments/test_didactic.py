@@ -1,4 +1,4 @@
-"""The bandit: its densities and numbers against closed forms, and what flows can do that a Gaussian cannot."""
+"""The bandit: densities and numbers against closed forms, and flows against a Gaussian."""
 
 import json
 import math
@@ -61,7 +61,7 @@ def test_a_gaussian_has_one_mode_wherever_it_lies_on_the_grid(centre, std):
 
 
 def test_a_thin_ridge_is_one_mode():
-    """As thin as the grid's cells, and not along them."""
+    """The density is as thin as a grid cell, and not parallel to the grid."""
     points, _ = didactic.grid()
     across = (points[..., 0] - 2.3 * points[..., 1]) / 0.05
     along = (points[..., 1] + 0.4 * points[..., 0]) / 1.5
@@ -86,7 +86,7 @@ def test_only_the_flows_feel_the_repulsion():
 
 @pytest.fixture(scope="module")
 def trained():
-    """Two seeds of some policies: with repulsion and without, at the start, soon and late."""
+    """Train two seeds of some policies, with repulsion and without, and return them at three times."""
     names = ("Gaussian, learned variance", "0 flows", "2 flows")
     courses = {name: didactic.train(CONTENDERS[name], 2, TIMES) for name in names}
     courses["l1"] = didactic.train(Contender(2, 1.0), 2, TIMES, l1=2.0)
@@ -97,7 +97,7 @@ TIMES = [0, 50, 1000]
 
 
 def numbers(trained, name, kind=0):
-    """At each time, of both seeds."""
+    """Return the numbers of both seeds at each time."""
     return [[didactic.measure(didactic.density(take(at, seed))) for seed in range(2)] for at in trained[name][kind]]
 
 
@@ -121,7 +121,7 @@ def test_repulsion_drives_out_of_the_region_sooner_where_it_is_felt(trained):
 
 @pytest.mark.slow
 def test_the_papers_regularisation_would_keep_the_flows_at_the_identity(trained):
-    """Why it is left out: docs/experiments.md."""
+    """The penalty keeps flows at the identity; docs/experiments.md explains why it is left out."""
     regularised, none = numbers(trained, "l1")[-1], numbers(trained, "0 flows")[-1]
     assert min(one.kl for one in regularised) > min(one.kl for one in none) - 0.05
     assert all(one.complexity < 0.02 for one in regularised)

@@ -1,4 +1,4 @@
-"""`arac reproduce`: stopped and begun again, and what it draws."""
+"""`arac reproduce` is stopped and started again, and draws its results."""
 
 import json
 import os
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def reproduced(tmp_path_factory):
-    """The experiment, stopped by a signal in its middle and begun again."""
+    """Run the experiment, stopped by a signal in its middle and started again."""
     folder = tmp_path_factory.mktemp("deceptive")
     command = [sys.executable, "-m", "arac", "reproduce", "deceptive", "--seeds", "1", "--steps", "1400"]
     with signals_of_a_terminal():

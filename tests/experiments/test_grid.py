@@ -1,4 +1,4 @@
-"""Tasks by algorithms by seeds: what is planned, champions measured again, and how long it will take."""
+"""Grids of tasks, algorithms and seeds: planned runs, evaluations of champions, expected times."""
 
 import json
 import shutil
@@ -110,7 +110,7 @@ def test_the_report_is_made_from_what_is_there(run, tmp_path):
 
 
 def test_what_is_broken_or_not_finished_does_not_stop_the_report(run, tmp_path):
-    """Beside a finished run whose champion.json is torn."""
+    """A finished run with a truncated champion.json is among the runs."""
     runs = tmp_path / "runs"
     shutil.copytree(run, runs / run.name)
     (runs / run.name / "champion.json").write_text('{"env_')
@@ -130,7 +130,7 @@ JOB = Job("InvertedPendulum-v5-sac-seed0", "sac", "InvertedPendulum-v5", 0, 400,
 
 
 def test_a_trial_counts_updates_and_evaluations():
-    """Of 200 steps each, with one evaluation of one episode."""
+    """A trial has 200 steps, with one evaluation of one episode."""
     tried = trial(JOB)
     assert tried.seconds > 0
     assert tried.evaluated == pytest.approx(1 / 200)
@@ -139,7 +139,7 @@ def test_a_trial_counts_updates_and_evaluations():
 
 
 def timed(run, rows, torn=""):
-    """Makes a run's timings: after how many seconds it was at which step."""
+    """Write a run's timings: pairs of steps and seconds."""
     lines = [
         json.dumps({"env_steps": steps, "generation": 1, "seconds": seconds, "phases": {"update": 1.0}}) + "\n"
         for steps, seconds in rows
@@ -148,14 +148,14 @@ def timed(run, rows, torn=""):
 
 
 def test_the_forecast_takes_the_pace_of_runs_that_are_there(run):
-    """A finished run has nothing left; another seed of it goes at its pace."""
+    """A finished run needs no time, and another seed of it has the same pace."""
     other = replace(JOB, name="InvertedPendulum-v5-sac-seed1", seed=1, steps=10_000)
     timed(run, [(300, 2.0), (400, 4.0), (500, 6.0)])
     assert forecast([JOB, other], run.parent, 2) == Forecast(1, 10_000, pytest.approx(10_000 * 0.02), 1)
 
 
 def test_a_run_that_was_begun_again_and_a_torn_row_do_not_change_its_pace(run):
-    """0.02 seconds per step before a kill at 500 steps, and after it, from the checkpoint at 300."""
+    """A step takes 0.02 seconds, before a kill at 500 steps and after it, from the checkpoint at 300."""
     timed(run, [(300, 2.0), (400, 4.0), (500, 6.0), (350, 1.0), (450, 3.0), (550, 5.0)], torn='{"env_st')
     other = replace(JOB, name="InvertedPendulum-v5-sac-seed1", seed=1, steps=10_000)
     assert forecast([JOB, other], run.parent, 1).seconds == pytest.approx(10_000 * 0.02)
@@ -184,7 +184,7 @@ def test_a_forecast_in_words():
 
 @pytest.fixture
 def full(tmp_path, monkeypatch):
-    """The words of a part of a full experiment, whose kinds of run all take 0.01 seconds per step."""
+    """Return the arguments of a part of a full experiment, all of whose runs take 0.01 seconds per step."""
     monkeypatch.setattr(
         "arac.experiments.forecast.trials", lambda jobs: dict.fromkeys([job.kind for job in jobs], 0.01)
     )
@@ -194,7 +194,7 @@ def full(tmp_path, monkeypatch):
 
 
 def test_a_full_experiment_says_how_long_it_takes_and_asks(full, tmp_path, monkeypatch, capsys):
-    assert main(full) == 2  # nobody is there to answer
+    assert main(full) == 2  # there is no terminal to answer
     said = capsys.readouterr()
     assert said.out == "3 runs, 3,000,000 environment steps: about 6 hours, 2 at a time\n"
     assert said.err == "arac: Nothing was started; give --yes to start without being asked.\n"

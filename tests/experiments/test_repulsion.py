@@ -1,4 +1,4 @@
-"""How far apart agents are: the measures against known cases, and the experiment on runs that are over in seconds."""
+"""The repulsion experiment: its measures against known cases, and the whole on runs of seconds."""
 
 import json
 import math
@@ -33,7 +33,7 @@ def test_agents_far_apart_have_neighbours_of_their_own():
 
 
 def test_equal_actions_are_not_their_own_neighbours():
-    """A policy at its bounds gives the same action again and again."""
+    """A policy at its bounds always gives the same action."""
     saturated = np.stack([np.ones((50, 2)), -np.ones((50, 2))])
     assert repulsion.own_neighbours(saturated) == 1
     assert repulsion.own_neighbours(np.ones((2, 1, 2))) == 0

@@ -1,4 +1,4 @@
-"""Learning is shown by learning: swinging a pendulum up and holding it there, which random play cannot do."""
+"""Every algorithm learns to swing up a pendulum or a comparable task, which random actions do not solve."""
 
 import numpy as np
 import pytest
@@ -49,8 +49,9 @@ def best_random_return(spec, episodes=50):
     ],
 )
 def test_it_learns_what_random_play_never_reaches(kind, steps, settings):
-    """Within so many steps. A policy that can do it forgets it now and then, so a fixed last step would be a lottery,
-    drawn anew by the rounding of every kind of processor.
+    """The return is reached at some evaluation within these steps.
+
+    The last evaluation alone would depend on chance, because a return fluctuates and processors round differently.
     """
     agent = kind("Pendulum-v1", seed=0, **SETTINGS, **settings).learn(steps, callback=StopAtReturn(-200))
     assert best_random_return(agent.env) < -500

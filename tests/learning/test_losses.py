@@ -57,7 +57,7 @@ def random_mlp(rng, sizes, *lead):
 
 
 def random_policy(seed, flows=2, sigma=None):
-    """Clearly not a Gaussian: each flow contracts or expands around a centre of its own near the mean."""
+    """Return a policy far from a Gaussian, each of whose flows has another centre near the mean."""
     rng = np.random.default_rng(seed)
     network = random_mlp(rng, (OBSERVATIONS, 5, ACTIONS if sigma is not None else 2 * ACTIONS))
     if sigma is None:
@@ -71,7 +71,7 @@ def random_policy(seed, flows=2, sigma=None):
 
 
 def random_critic(seed, kind):
-    """Targets differ from the networks that they follow."""
+    """Return critics whose targets differ from the networks that they follow."""
     rng = np.random.default_rng(seed)
     q, target_q = (TwinQ(random_mlp(rng, (OBSERVATIONS + ACTIONS, 6, 5, 1), 2)) for _ in range(2))
     value, target = (random_mlp(rng, (OBSERVATIONS, 6, 5, 1)) for _ in range(2))
@@ -102,7 +102,7 @@ def flat(tree):
 
 
 def central_differences(loss, tree, step=1e-6):
-    """The gradient of `loss(tree)`, one parameter at a time, as one flat array."""
+    """Return the gradient of `loss(tree)`, one parameter at a time, as one flat array."""
     leaves, structure = jax.tree.flatten(tree)
     ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
 
@@ -114,7 +114,7 @@ def central_differences(loss, tree, step=1e-6):
     return np.array([(at(start + d) - at(start - d)) / (2 * step) for d in step * np.eye(start.size)])
 
 
-# The losses again, in plain NumPy.
+# The losses in plain NumPy.
 
 
 def numpy_mlp(network, x):
@@ -184,13 +184,13 @@ def numpy_kl(policy, other, observation, noise, base):
 
 
 def normal_points(count):
-    """Standard normal noise spread evenly, so that a mean over it is nearly the integral."""
+    """Return evenly spread standard normal noise, so that a mean over it is nearly the integral."""
     uniform = stats.qmc.Sobol(ACTIONS, seed=0).random(count)
     return stats.norm.ppf(uniform)
 
 
 def quadrature_kl(policy, other, observation, base="own"):
-    """The integral of p log(p / q) before tanh, for one observation."""
+    """Return the integral of p log(p / q) before tanh, for one observation."""
     count, reach = 300, 6.0
     step = 2 * reach / count
     axis = step * (np.arange(count) + 0.5) - reach
@@ -203,7 +203,7 @@ def quadrature_kl(policy, other, observation, base="own"):
 
 
 def observed(observations, count):
-    """Each observation with `count` noises."""
+    """Return each observation with `count` noise samples."""
     noise = normal_points(count)
     return np.repeat(observations, count, 0), np.tile(noise, (len(observations), 1))
 
@@ -466,7 +466,7 @@ def test_attraction_is_repulsion_with_the_other_sign(base, divergence, clip):
 
 
 def test_the_bounded_loss_has_no_force_on_the_entropy_where_the_other_policy_is_flat():
-    """Where log pi' does not depend on x, KL still contracts the policy; the bounded loss leaves it alone."""
+    """If log pi' does not depend on x, KL contracts the policy and the bounded loss does not."""
     policy, observation, noise = random_policy(1, 2, 0.4), random_batch(0).observation, random_noise(0)
     wide = FlowPolicy(Gaussian(policy.base.network, 1e9), ())
     targets = TargetPolicies(jax.tree.map(lambda leaf: leaf[None], wide), np.ones(1))
@@ -580,7 +580,7 @@ def test_temperature_rises_exactly_while_the_entropy_is_below_its_target(entropy
 
 
 def numpy_critic_loss(online, critic, policy, batch, noise):
-    """The loss as a function of `online`, with everything that is bootstrapped or sampled taken from `critic`."""
+    """Return the loss as a function of `online`, with targets and samples from `critic`."""
     if isinstance(critic, TwinCritic):
         bootstrap = numpy_soft_value(critic.target, policy, batch.next_observation, noise)
         return numpy_q_loss(online, numpy_target(bootstrap, batch), batch)
@@ -600,7 +600,7 @@ def test_critic_loss_gives_no_gradient_to_targets_or_policy(kind):
 
 
 def adam_first_step(parameters, gradient):
-    """By hand: after bias correction the first step is the gradient over its own size."""
+    """After bias correction, Adam's first step is the gradient divided by its size."""
     # Central differences cannot tell a gradient near epsilon from 0, so none may lie there.
     assert ((gradient == 0) | (np.abs(gradient) > 1e-6)).all()
     return parameters - RULES.learning_rate * gradient / (np.abs(gradient) + ADAM_EPSILON)
@@ -640,7 +640,7 @@ MEMBERS, ELITES, PARTNERS, COMPARED = 3, [2, 0], [1, 2, 0], 2 * BATCH // 4
 
 
 def one_step(update_config, forces, members=None, temperature=TEMPERATURE):
-    """Return the problem and what `population_step` makes of it."""
+    """Return the problem and the result of `population_step` on it."""
     policies = members or [random_policy(seed) for seed in range(MEMBERS)]
     rng = np.random.default_rng(0)
     observation, noise = (

@@ -78,7 +78,7 @@ def batch(seed=0, size=8):
 
 
 def forward(network, x):
-    """A network of ReLU layers in float64."""
+    """Evaluate a network of ReLU layers in float64."""
     *hidden, last = zip(network.weights, network.biases, strict=True)
     for weight, bias in hidden:
         x = np.maximum(x @ np.asarray(weight, np.float64) + np.asarray(bias, np.float64), 0)
@@ -106,7 +106,7 @@ def test_the_target_takes_the_smaller_q_of_a_smoothed_action():
 
 
 def test_the_smoothing_noise_is_scaled_and_then_clipped():
-    """With an enormous deviation every action of the target is off by exactly the clip, up or down."""
+    """A huge deviation moves every target action by exactly the clip, up or down."""
     update_config = RULES._replace(target_noise=1e6, target_noise_clip=0.25)
     data, start = batch(), learner()
     noise = np.random.default_rng(0).choice(np.float32([-1, 1]), (8, ACT))
@@ -117,7 +117,7 @@ def test_the_smoothing_noise_is_scaled_and_then_clipped():
 
 
 def slope(loss, tree, leaf, index, step=1e-2):
-    """The finite difference of a loss along one parameter."""
+    """Return the finite difference of a loss along one parameter."""
     leaves, structure = jax.tree.flatten(tree)
 
     @jax.jit
@@ -152,7 +152,7 @@ def test_the_actor_climbs_the_first_q_alone():
 
 @jax.jit
 def drawn_batch(view, key):
-    """The first batch of a loop with this key, and its noise."""
+    """Return the first batch of a loop with this key, and its noise."""
     drawn = sample_batch(8, view, jax.random.fold_in(key, 0))
     return gather(view, drawn.positions), drawn.noise
 
@@ -221,7 +221,7 @@ def test_learners_side_by_side_are_as_each_alone():
 
 
 def test_without_delay_smoothing_and_with_one_q_it_is_ddpg():
-    """ERL's learner, one update in terms of Optax and the closed formula of DDPG's target."""
+    """ERL's learner makes the update of Optax with the closed formula of DDPG's target."""
     update_config = RULES._replace(target_noise=0.0, policy_delay=1, gradient_clip=0.01)
     q = TwinQ(jax.jit(lambda key: vmap_init(init_branched_q, key, 1))(jax.random.key(0)))
     start = Learner.begin(update_config, policy(), TwinCritic(q, q))
@@ -246,7 +246,7 @@ def test_without_delay_smoothing_and_with_one_q_it_is_ddpg():
 
 
 def test_a_critic_alone_and_an_actor_alone_are_the_same_steps():
-    """CEM-TD3's loops: the critic's target uses the actor itself, and follows with every update."""
+    """In CEM-TD3's loops the critic's target uses the actor itself, and follows after every update."""
     start, view, key = learner(), filled(), jax.random.key(3)
     after, _ = critic_updates(RULES, start.critic, start.actor.policy, 0.9, view, key, 0, 1)
     data, noise = drawn_batch(view, key)

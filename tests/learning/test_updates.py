@@ -1,4 +1,4 @@
-"""What makes the update loops fast changes nothing of what they compute."""
+"""Optimised update loops give the same results as the plain form."""
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ RULES = UpdateConfig(discount=0.9, tau=0.1, learning_rate=0.01, batch_size=16)
 KEY = jax.random.key(0)
 
 
-def pair(style=LayerStyle()):  # noqa: B008
+def pair(style=LayerStyle()):
     return TwinQ(vmap_init(lambda key: MLP.init(key, (OBS + ACT, 8, 6, 1), style), KEY, 2))
 
 
@@ -80,7 +80,7 @@ def test_networks_that_are_no_plain_pair_stay_as_they_are():
 
 @pytest.mark.parametrize(("fan_in", "fan_out"), [(64, 64), (128, 3), (5, 64), (70, 90), (3, 2)])
 def test_a_products_gradient_is_the_products_gradient(fan_in, fan_out):
-    """Each way that it can be laid out, against what JAX does with the plain matmul."""
+    """Each layout of `matmul` gives the result and gradients of JAX's plain product."""
     rng = np.random.default_rng(0)
     x, weight = (rng.standard_normal(shape, np.float32) for shape in ((10, fan_in), (fan_in, fan_out)))
 
@@ -144,7 +144,7 @@ def test_positions_and_gather_are_a_sample():
 
 @pytest.mark.parametrize("kind", ["value", "twin"])
 def test_the_loop_takes_the_same_steps_as_the_step(kind):
-    """With the networks as they are stored, one update after the other."""
+    """The reference makes one update after the other, with the networks in the form of checkpoints."""
     view = filled()
     critic = init_critic(KEY, kind, OBS, ACT, (8, 8))
     policy = FlowPolicy.init(KEY, OBS, ACT, hidden=(8,), flows=2, sigma=0.4)

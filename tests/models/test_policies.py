@@ -34,7 +34,7 @@ def random_mlp(rng, sizes):
 
 
 def looped_mlp(network, x):
-    """A forward pass written out, one unit at a time."""
+    """Compute a forward pass one unit at a time."""
     layers = list(zip(network.weights, network.biases, strict=True))
     values = [float(value) for value in x]
     for number, (weight, bias) in enumerate(layers):
@@ -45,7 +45,7 @@ def looped_mlp(network, x):
 
 
 def make_policy(flows, sigma, action_size=2, seed=0):
-    """A policy with float64 NumPy leaves; a learned sigma lies around 0.5."""
+    """Return a policy with float64 NumPy leaves; a learned sigma is around 0.5."""
     heads = action_size if sigma is not None else 2 * action_size
     network = random_mlp(np.random.default_rng(seed), (3, 8, heads))
     if sigma is None:
@@ -55,7 +55,7 @@ def make_policy(flows, sigma, action_size=2, seed=0):
 
 
 def base_of(policy, observation=OBSERVATION):
-    """Mean and standard deviation, from the network written out."""
+    """Return mean and standard deviation, from the network written out."""
     output = looped_mlp(policy.base.network, observation)
     if policy.base.sigma is not None:
         return output, np.full_like(output, policy.base.sigma)
@@ -64,14 +64,14 @@ def base_of(policy, observation=OBSERVATION):
 
 
 def midpoints(low, high, count):
-    """The midpoints of a square grid, and the area that each stands for."""
+    """Return the midpoints of a square grid, and the area of a cell."""
     step = (high - low) / count
     axis = low + step * (np.arange(count) + 0.5)
     return np.stack(np.meshgrid(axis, axis, indexing="ij"), -1).reshape(-1, 2), step**2
 
 
 def action_density(policy, count=800):
-    """Actions on a grid over (-1, 1)^2, and the probability of each cell."""
+    """Return actions on a grid over (-1, 1)^2, and the probability of each cell."""
     actions, area = midpoints(-1, 1, count)
     return actions, np.exp(policy.log_prob(OBSERVATION, actions)) * area
 

@@ -1,4 +1,4 @@
-"""What the benchmarks count and keep; the times themselves are nobody's promise."""
+"""Counts and files of the benchmarks; their times are not tested."""
 
 import importlib
 import importlib.util
@@ -162,7 +162,7 @@ def test_what_is_compiled_is_kept_where_the_user_wants_it(tmp_path, monkeypatch)
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     jit.keep_between_runs()
-    assert set_ == {}, "without a folder it goes on without one"
+    assert set_ == {}, "without a folder nothing is kept"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setattr(Path, "home", raising(RuntimeError("Could not determine home directory.")))
     jit.keep_between_runs()
@@ -187,7 +187,7 @@ def test_an_option_that_xla_does_not_know_is_left_out(monkeypatch):
 
 @pytest.mark.parametrize("name", ["demonstration", "saving", "scaling", "against_sb3"])
 def test_every_benchmark_is_a_module(name):
-    """They are started as `python -m benchmarks.NAME`; that beside Stable-Baselines3 only where that is installed."""
+    """Each runs as `python -m benchmarks.NAME`; `against_sb3` needs Stable-Baselines3."""
     assert importlib.util.find_spec(f"benchmarks.{name}") is not None
     if name != "against_sb3":
         importlib.import_module(f"benchmarks.{name}")

@@ -1,4 +1,4 @@
-"""The tables of results in README and docs: made from kept runs, and put where they belong."""
+"""The tables of results in README and docs are made from kept runs and inserted at their markers."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The wheel: whole, nothing but the package, and at work where the sources are not."""
+"""The wheel is complete, has nothing but the package, and works without the sources."""
 
 import ast
 import os
@@ -24,7 +24,7 @@ ELSEWHERE = {name: value for name, value in os.environ.items() if name != "PYTHO
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """What `make wheel` makes, of a copy: it leaves folders behind. Nothing is fetched."""
+    """Build the wheel as `make wheel` does, from a copy and without a network."""
     folder = tmp_path_factory.mktemp("sources")
     for name in SOURCES:
         shutil.copy(ROOT / name, folder)
@@ -38,7 +38,7 @@ def built(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def installed(built, tmp_path_factory):
-    """The programs of a fresh environment with the wheel, which takes only what it depends on from this one."""
+    """Install the wheel in a new environment that shares only the dependencies, and return its programs."""
     folder = tmp_path_factory.mktemp("clean")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
     [wheel], python = built.glob("*.whl"), folder / "venv" / "bin" / "python"
@@ -88,7 +88,7 @@ def test_the_wheel_works_where_the_sources_are_not(installed, tmp_path):
 
 
 def test_everything_that_is_imported_is_declared():
-    """With the package, or as an extra of it."""
+    """Everything that the package imports is a dependency or belongs to an extra."""
     described = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = described["optional-dependencies"]
     wanted = [*described["dependencies"], *extras["ray"], *extras["wandb"], *extras["peers"], *extras["experiments"]]
@@ -101,7 +101,7 @@ def test_everything_that_is_imported_is_declared():
 
 
 def imported(path):
-    """The top-level names that a file imports."""
+    """Return the top-level names that a file imports."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -112,13 +112,13 @@ def imported(path):
 
 
 def test_every_pinned_version_takes_the_first_python_that_we_promise():
-    """`make test` could not be set up with Debian 12's Python 3.11.2: one pinned package wanted 3.11.5."""
+    """No pinned package requires a newer Python than Debian 12's 3.11.2."""
     pinned = re.findall(r"^([\w.-]+)==", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
     looked_at = 0
     for name in pinned:
         try:
             found = metadata(name)
-        except PackageNotFoundError:  # of an extra that is not needed here
+        except PackageNotFoundError:  # belongs to an extra that is not installed
             continue
         assert SpecifierSet(found["Requires-Python"] or "").contains("3.11.0"), name
         looked_at += 1

@@ -16,7 +16,7 @@ ONE = FlowPolicy.init(jax.random.key(0), 2, 1, hidden=(3,), flows=1, sigma=0.4)
 
 
 def tagged(*tags):
-    """Policies that can be told apart: every parameter is the tag."""
+    """Return policies whose parameters all equal their tag."""
     return stack([jax.tree.map(lambda leaf: jnp.full_like(leaf, tag), ONE) for tag in tags])  # noqa: B023
 
 
@@ -28,7 +28,7 @@ def tags_of(archive):
 
 
 def add(archive, *fitness, seed=0, env_steps=0):
-    """Newcomers whose tag is their fitness."""
+    """Return policies whose tag is their fitness."""
     return archive.add(tagged(*fitness), np.array(fitness, float), env_steps, np.random.default_rng(seed))
 
 
@@ -158,7 +158,7 @@ def test_an_archived_policy_acts_as_the_member_it_was():
 
 
 def best_cost(values):
-    """The least sum of squares of all ways to part the values in two."""
+    """Return the least sum of squares over all partitions of the values in two."""
     everyone = range(len(values))
     subsets = (set(part) for size in range(1, len(values)) for part in combinations(everyone, size))
     return min(cost(values, part, set(everyone) - part) for part in subsets)

@@ -1,4 +1,4 @@
-"""The operators of evolution, each against its definition: by hand, in NumPy, or by counting."""
+"""The evolutionary operators, each against its definition: by hand, in NumPy, or by counting."""
 
 import jax
 import jax.numpy as jnp
@@ -83,7 +83,7 @@ def test_it_minimises_a_quadratic():
 
 
 def test_a_tournament_favours_the_fit_as_often_as_it_should():
-    """Of n individuals with k drawn, the best wins with 1 - (1 - 1/n)^k and the worst with (1/n)^k."""
+    """If k of n individuals are drawn, the best wins with 1 - (1 - 1/n)^k and the worst with (1/n)^k."""
     fitness, rng = np.arange(10.0)[::-1], np.random.default_rng(0)
     winners = np.array([tournament(fitness, rng, 3) for _ in range(20_000)])
     assert (winners == 0).mean() == pytest.approx(1 - 0.9**3, abs=0.01)
@@ -117,7 +117,7 @@ def test_mutation_rates_by_counting():
     weights = np.asarray(after.weights[0]).ravel()
     changed = weights[weights != 1]
     assert len(changed) / weights.size == pytest.approx(0.1, abs=0.005)
-    # Of those: 90 % small, around 1; super-mutations around 1 with spread 10; resets around 0 with spread 1.
+    # 90 % of those are small, around 1; super-mutations around 1 with spread 10; resets around 0 with spread 1.
     small = np.abs(changed - 1) < 0.5
     wide = np.abs(changed - 1) > 5
     assert small.mean() == pytest.approx(0.9 + 0.05 * 0.04 + 0.05 * 0.242, abs=0.01)
@@ -127,7 +127,7 @@ def test_mutation_rates_by_counting():
 
 
 def test_a_random_share_is_drawn_as_the_authors_program_draws_it():
-    """Against its loops in NumPy: a layer is left out at times, else a number of weights below the fraction mutates."""
+    """Mutation equals loops in NumPy: a layer is sometimes skipped, else fewer weights than the fraction mutate."""
     rng, size, fraction, count = np.random.default_rng(0), 2000, 0.1, 8000
 
     def by_loops():  # one weight drawn twice counts as two here
@@ -163,7 +163,7 @@ def test_how_many_units_a_crossover_exchanges(units, share):
         ):
             rates.append(float((np.asarray(first) == 1).mean() + (np.asarray(second) == 0).mean()))
     assert np.mean(weights) == pytest.approx(share, rel=0.15)
-    assert np.mean(biases) == pytest.approx(np.exp(-1), rel=0.15)  # of u n draws, u uniform in [0, 1]
+    assert np.mean(biases) == pytest.approx(np.exp(-1), rel=0.15)  # for u n draws, with u uniform in [0, 1]
 
 
 def test_mutation_leaves_norms_alone():
@@ -197,7 +197,7 @@ def test_a_plan_keeps_the_elites_and_fills_every_slot(size, migrants):
 
 @pytest.mark.parametrize("size", [3, 4, 5, 10])
 def test_nobody_lives_on_who_was_not_selected(size, monkeypatch):
-    """With tournaments that the same two always win, all other slots take copies of somebody."""
+    """If the same two win all tournaments, all other slots get copies of a selected individual."""
     winners = iter([size - 1, size - 2] * 10_000)
     monkeypatch.setattr("arac.population.genetic.tournament", lambda *_: next(winners))
     for seed in range(50):
@@ -208,7 +208,7 @@ def test_nobody_lives_on_who_was_not_selected(size, monkeypatch):
 
 
 def test_an_unselected_slot_is_crossed_from_an_elite_and_a_selected_one(monkeypatch):
-    """Seven unselected slots but one for the elite: three pairs, each with the elite as one source."""
+    """Seven unselected slots, one of them for the elite, leave three pairs, each with the elite as one source."""
     monkeypatch.setattr("arac.population.genetic.tournament", lambda fitness, rng, size: int(rng.integers(8, 10)))
     for seed in range(50):
         made = planned(np.arange(10.0), seed, elites=1, crossover_probability=0.0)
@@ -254,7 +254,7 @@ def test_breeding_compiles_once_whatever_the_plan():
 
 
 def test_ucb_scores_by_hand():
-    """Values 1, 3, 5: normalised 0, 2/6.1, 4/6.1; visits 2, 4, 4: exploration 0.9 sqrt(ln 10 / n)."""
+    """The values 1, 3, 5 are normalised to 0, 2/6.1, 4/6.1; the visits 2, 4, 4 give exploration 0.9 sqrt(ln 10 / n)."""
     scores = ucb_scores(np.array([1.0, 3.0, 5.0]), np.array([2, 4, 4]), 0.9)
     exploration = 0.9 * np.sqrt(np.log(10) / np.array([2, 4, 4]))
     np.testing.assert_allclose(scores, np.array([0, 2 / 6.1, 4 / 6.1]) + exploration)

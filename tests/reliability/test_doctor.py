@@ -1,4 +1,4 @@
-"""`arac doctor`: sound runs are sound, every damage is found and named, nothing is changed."""
+"""`arac doctor` reports intact runs as sound and names every damage, without changing a file."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ from arac.utils.atomic_io import checksum
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
     folder = tmp_path_factory.mktemp("original") / "run"
-    agent = arac.ARAC("InvertedPendulum-v5", **{**SMALL, "warmup_steps": 300})  # updates need not be compiled
+    agent = arac.ARAC("InvertedPendulum-v5", **{**SMALL, "warmup_steps": 300})  # no update is compiled
     agent.learn(400, run_dir=folder, callback=lambda agent, _: agent.state.env_steps < 160)
     return folder
 
@@ -107,7 +107,7 @@ def lost_metrics(run):
 
 
 def rows_that_contradict_each_other(run):
-    """Sealed, but not the means of the episodes."""
+    """Change a row and its checksum, so that it contradicts the means of the episodes."""
     rows = [json.loads(line) for line in (run / "evaluations.jsonl").read_text().splitlines()]
     rows[0]["fitness"][0] += 1
     data = "".join(json.dumps(row) + "\n" for row in rows).encode()
@@ -166,7 +166,7 @@ def test_a_config_that_cannot_be_read_is_damage(run, capsys):
 
 
 def test_a_checkpoint_that_was_being_removed_is_a_leftover(run):
-    """A kill in the middle of tidying up."""
+    """A run that was killed while it removed an old checkpoint is not damaged."""
     older, _ = checkpoint.list_checkpoints(run)
     shutil.copytree(older, older.with_name(".000000000001.old.tmp"))
     (older.with_name(".000000000001.old.tmp") / "manifest.json").unlink()
@@ -174,7 +174,7 @@ def test_a_checkpoint_that_was_being_removed_is_a_leftover(run):
 
 
 def test_it_says_of_every_checkpoint_what_resume_would(run):
-    """One that is sealed, but lies outside of replay."""
+    """A cursor with a right checksum that lies outside of replay is reported."""
     table = json.loads((newest(run) / "manifest.json").read_text())
     rehash(run, mark={**table["mark"], "row": 10**9})
     assert any(level == "damaged" and "outside of replay" in text for level, text in findings(run))

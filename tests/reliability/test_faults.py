@@ -1,4 +1,4 @@
-"""What goes wrong around a run: its environment, its numbers, its disk, other processes, its own user."""
+"""Failures of environment, numbers, disk and other processes."""
 
 import os
 import shutil
@@ -78,7 +78,7 @@ def undisturbed(tmp_path_factory):
     ],
 )
 def test_an_environment_that_fails_in_the_middle_of_a_run_costs_one_generation(trouble, said, undisturbed, tmp_path):
-    """Mended, the run goes on as if nothing had been."""
+    """After a fix, the resumed run equals an undisturbed one."""
     trigger = tmp_path / "trigger"
 
     def begin_trouble(agent, _):
@@ -139,13 +139,13 @@ cp -r disk/run run
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """The run that one on a full disk ends like, once there is room."""
+    """Train the run that one on a full disk must equal once there is space."""
     return sac(tmp_path_factory.mktemp("whole") / "run", env="InvertedPendulum-v5", steps=900)
 
 
 @pytest.mark.parametrize("size", ["96k", pytest.param("160k", marks=pytest.mark.slow)])
 def test_a_full_disk_leaves_the_checkpoint_before_it_and_a_clear_sentence(size, whole, tmp_path):
-    """A file system that is really full, in a namespace of its own."""
+    """The file system is really full, and mounted in a separate namespace."""
     (tmp_path / "disk").mkdir()
     script = DISK.format(size=size, python=sys.executable, flags=" ".join(FLAGS))
     done = subprocess.run(
@@ -164,7 +164,7 @@ def test_a_full_disk_leaves_the_checkpoint_before_it_and_a_clear_sentence(size, 
 
 @pytest.fixture
 def busy(signals, tmp_path):
-    """A run that another process is working on, and that process."""
+    """Return a run that another process trains, and that process."""
     words, options = command(
         "train", "InvertedPendulum-v5", "--algo", "sac", *FLAGS, "--steps", 10**6, "--run-dir", "run", cwd=tmp_path
     )
@@ -347,7 +347,7 @@ def test_a_run_that_a_trained_agent_begins_has_its_first_checkpoint_before_it_is
 )
 @pytest.mark.parametrize("kind", ["link", "pipe"])
 def test_a_run_folder_that_leads_elsewhere_is_refused(name, kind, finished, tmp_path):
-    """Nothing outside of it is touched, and nothing waits for the other end of a pipe."""
+    """No file outside of the run is changed, and no process waits for the other end of a pipe."""
     victim = tmp_path / "victim"
     path = finished / name
     if path.exists():
@@ -370,7 +370,7 @@ def test_arguments_of_the_environment_that_cannot_be_written_down_are_refused_be
 
 
 def test_runs_that_cannot_be_put_anywhere_are_refused(tmp_path, monkeypatch, capsys):
-    """A link to a disk that is not there."""
+    """A link to a missing disk is reported."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").symlink_to("/nowhere/at/all")
     assert cli.main(["train", "helpers:Probe-v0", *FLAGS, "--steps", "200"]) == 2

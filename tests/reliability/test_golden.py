@@ -1,4 +1,4 @@
-"""Checkpoints and agents that earlier versions wrote, one folder per format: they load for ever."""
+"""Checkpoints and agents of earlier versions, one folder per format, can be loaded."""
 
 import json
 import shutil
@@ -49,7 +49,7 @@ def test_what_an_earlier_version_wrote_is_sound_and_goes_on(folder, name, tmp_pa
 
 
 def test_a_target_of_before_elites_were_free_was_per_action_dimension():
-    """Hopper has three actions."""
+    """Hopper has three actions, so that 0.25 per dimension is 0.75 in total."""
     now = arac.ARAC("Hopper-v5", ar_target=0.75, ar_felt_by="all").description
     table, identity = now.to_table(), now.identity()
     for settings in (table["config"], identity["config"]):

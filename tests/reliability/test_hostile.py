@@ -1,4 +1,4 @@
-"""Files that are damaged, or made to do harm: nothing wrong is loaded, nothing in them runs, nothing is allocated."""
+"""Damaged and malicious files are refused: no wrong state is loaded, no code runs, no memory is allocated."""
 
 import ast
 import contextlib
@@ -37,7 +37,7 @@ SMALL = {
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
-    """A run with two checkpoints, and the agent at its end in a file."""
+    """Train a run with two checkpoints, and save the agent at its end to a file."""
     folder = tmp_path_factory.mktemp("original")
     agent = arac.SAC("InvertedPendulum-v5", **SMALL).learn(150, run_dir=folder / "run")
     agent.save(folder / "agent.safetensors")
@@ -61,7 +61,7 @@ def description(original):
 
 
 def restored(folder, description):
-    """The bytes of the state and of a sample of replay that a resume would begin with, and what it skipped."""
+    """Return a hash of the state and of a sample of replay that a resume would use, and the skipped checkpoints."""
     replay = arac.algorithms.base.init_replay(description.config, description.env)
     loaded = checkpoint.load(folder, description.outline(), description.differences, replay)
     batch = sample(replay.view, jax.random.key(0), 200)
@@ -71,7 +71,7 @@ def restored(folder, description):
 
 @pytest.fixture(scope="module")
 def known(original, description, tmp_path_factory):
-    """What each of the two checkpoints gives."""
+    """Return the hashes of what the newest and the older checkpoint contain."""
     newest, _ = restored(original / "run", description)
     copy = tmp_path_factory.mktemp("older") / "run"
     shutil.copytree(original / "run", copy)
@@ -86,7 +86,7 @@ def newest(folder):
 
 
 def parts_of_the_newest(folder):
-    """The files that only the newest checkpoint needs."""
+    """Return the files that only the newest checkpoint needs."""
     *_, last = manifest.read(newest(folder) / "manifest.json").segments
     return [newest(folder) / "manifest.json", newest(folder) / "state.safetensors", folder / "replay" / last.name]
 
@@ -149,7 +149,7 @@ def test_a_damaged_config_is_refused_or_says_the_same(position, mask, original, 
 
 
 def peak_memory(reset=True):
-    """The most that this process has had since it was last asked to forget."""
+    """Return the peak memory of this process since the last reset."""
     if reset:
         Path("/proc/self/clear_refs").write_text("5")
     status = Path("/proc/self/status").read_text()
@@ -163,7 +163,7 @@ def test_a_large_allocation_would_be_noticed():
 
 
 class Payload:
-    """Its pickle creates a file when it is read."""
+    """An object whose pickle creates a file when it is read."""
 
     def __init__(self, path):
         self.path = path
@@ -173,7 +173,7 @@ class Payload:
 
 
 def rehash(folder, **changes):
-    """Changes the newest manifest as somebody would who knows how it is sealed."""
+    """Change the newest manifest and recompute its checksum, as an attacker could."""
     path = newest(folder) / "manifest.json"
     table = {**json.loads(path.read_text()), **changes}
     del table["sha256"]
@@ -181,7 +181,7 @@ def rehash(folder, **changes):
 
 
 def replace_state(folder, data):
-    """Another state in the newest checkpoint, with a manifest that vouches for it."""
+    """Replace the state of the newest checkpoint, and its hash in the manifest."""
     (newest(folder) / "state.safetensors").write_bytes(data)
     rehash(folder, state=checksum(data)._asdict())
 
@@ -217,7 +217,7 @@ def test_a_pickle_in_place_of_a_file_is_not_read_as_one(where, run, saved, tmp_p
 
 
 def header(**arrays):
-    """A safetensors file that promises arrays and has none."""
+    """Write a safetensors file whose header lists arrays that are missing."""
     table = json.dumps(arrays).encode()
     return len(table).to_bytes(8, "little") + table
 
@@ -257,7 +257,7 @@ def opened(path):
 
 
 def agent_that_says(path, changes):
-    """A saved agent whose description says something else, sealed again."""
+    """Change the description of a saved agent, and recompute its checksum."""
     metadata, arrays = opened(path)
     table = json.loads(metadata["arac"])
     for name, value in changes.items():
@@ -384,7 +384,7 @@ def test_strange_json_is_a_damaged_manifest(text, run, description, known):
 
 
 def wrong_segment(run, **changes):
-    """A replay file with other arrays, vouched for by the newest manifest."""
+    """Write a replay file with other arrays, and its hash to the newest manifest."""
     *others, [first, count, *_] = json.loads((newest(run) / "manifest.json").read_text())["segments"]
     path = run / "replay" / f"{first:012d}.safetensors"
     arrays = {**safetensors.numpy.load_file(path), **changes}

@@ -1,6 +1,6 @@
 """The short version of `make torture`: a run is killed in a torn write, and again before it saved anything.
 
-One of each kind of algorithm; `make torture` has all of them.
+It has one algorithm of each kind; `make torture` has all of them.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Episodes on Ray: the same bytes as local ones, whatever happens to the workers."""
+"""Episodes on Ray give the same bytes as local ones, even if workers fail."""
 
 import threading
 
@@ -39,7 +39,7 @@ def trained(kind, folder, rollouts, **settings):
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory):
-    """A run of ARAC with local rollouts."""
+    """Train a run of ARAC with local rollouts."""
     return trained(ARAC, tmp_path_factory.mktemp("local") / "run", "local", elites=1)
 
 
@@ -93,7 +93,7 @@ def test_episodes_come_in_their_order_and_policies_go_there_once(monkeypatch):
 
 @pytest.mark.parametrize("trouble", ["dies", "hangs for good"])
 def test_an_episode_whose_worker_is_lost_is_played_again(trouble, tmp_path):
-    """Once: the environment kills its process, or hangs in C until the time is over."""
+    """An environment that kills its process, or hangs in C until the timeout, costs one retry."""
     kwargs = {"length": 20, "trouble": trouble, "at": 7, "once": str(tmp_path / "once")}
     with LocalPool(check("helpers:Probe-v0", kwargs={"length": 20}), 0) as pool:
         expected = pool.run(tasks(4), Progress())
@@ -115,7 +115,7 @@ def test_what_an_environment_raises_reaches_the_user():
 
 
 def test_it_stops_when_it_is_asked_to():
-    """While both workers hang; after that they are free again."""
+    """Both workers hang when the stop is requested, and are free again afterwards."""
     progress = Progress()
     spec = check("helpers:Probe-v0", kwargs={"trouble": "hangs"})
     timer = threading.Timer(4, lambda: setattr(progress, "_stop", True))

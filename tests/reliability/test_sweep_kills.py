@@ -1,4 +1,4 @@
-"""Sweeps on processes and on real Ray clusters, left alone and disturbed: the same run folders, byte for byte."""
+"""Sweeps on processes and on real Ray clusters give the same run folders, byte for byte, after kills, too."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ replay_capacity = 10_000
 
 
 class Sweep:
-    """`arac sweep` in a process of its own."""
+    """`arac sweep` in a separate process."""
 
     def __init__(self, folder: Path, *words: str, seeds: str = "2", steps: int = 3000) -> None:
         folder.mkdir(exist_ok=True)
@@ -55,7 +55,7 @@ class Sweep:
         return {config.parent.name: digest(config.parent) for config in self.runs.glob("*/config.toml")}
 
     def wait_for_work(self, process: subprocess.Popen, runs: int = 1) -> Path:
-        """Until so many runs have saved something and are not yet finished; the folder of one."""
+        """Wait until that many unfinished runs have a checkpoint, and return the folder of one."""
         while process.poll() is None:
             at_work = [run for run in self.runs.glob("*-seed*") if 0 < saved_steps(run) < 2400 and pids_of(run)]
             if len(at_work) >= runs:
@@ -65,7 +65,7 @@ class Sweep:
 
 
 def pids_of(folder: Path) -> list[int]:
-    """The processes that were started for a run."""
+    """Return the processes that were started for a run."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -89,7 +89,7 @@ def none_is_left(folder: Path) -> bool:
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory):
-    """Two algorithms by two tasks by two seeds, on processes of this machine."""
+    """Run two algorithms by two tasks by two seeds on processes of this machine."""
     sweep = Sweep(tmp_path_factory.mktemp("local"))
     sweep.to_its_end()
     return sweep.digests()
@@ -128,7 +128,7 @@ def test_a_run_of_a_local_sweep_that_is_killed_goes_on(reference, tmp_path):
 
 @pytest.fixture
 def cluster():
-    """A Ray cluster of two nodes with one CPU each."""
+    """Start a Ray cluster of two nodes with one CPU each."""
     cluster_utils = pytest.importorskip("ray.cluster_utils")
     cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     cluster.second = cluster.add_node(num_cpus=1)
@@ -137,7 +137,7 @@ def cluster():
 
 
 def test_on_ray_a_sweep_gives_the_same_bytes(reference, tmp_path):
-    """On a Ray instance that it starts itself; the other seed's runs are those of the next test."""
+    """The sweep starts a Ray instance; the next test has the runs of the other seed."""
     pytest.importorskip("ray")
     sweep = Sweep(tmp_path, "--engine", "ray", seeds="[1]")
     said = sweep.to_its_end()
@@ -157,7 +157,7 @@ def test_on_ray_a_killed_worker_a_killed_sweep_and_a_lost_node_change_nothing(re
     sweep.wait_for_work(process)
     process.kill()
     process.communicate()
-    process = sweep.start()  # at once, although what it had started may still be dying
+    process = sweep.start()  # at once, while its child processes may still be exiting
     sweep.wait_for_work(process, runs=2)  # one on each node
     cluster.remove_node(cluster.second, allow_graceful=False)
     said, _ = process.communicate()

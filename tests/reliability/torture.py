@@ -1,4 +1,4 @@
-"""Kills real runs of every algorithm, again and again, and compares what comes out with a run that nobody killed.
+"""Kill real runs of every algorithm many times, and compare the results with an undisturbed run.
 
     python tests/reliability/torture.py [--kills 36] [--seed 0]
 
@@ -26,9 +26,9 @@ from arac.algorithms.registry import ALGORITHMS
 SETTINGS = ["--hidden-size", "16", "--batch-size", "16", "--warmup-steps", "200", "--eval-interval", "300"]
 SETTINGS += ["--eval-episodes", "2", "--replay-capacity", "1000", "--checkpoint-interval", "60"]
 STEPS = 1300  # more than replay holds
-# How many kills a run gets before it may end.
+# Kills of a run before it may finish.
 PER_RUN = 3
-# When a process is killed, and how often each is chosen.
+# Times of a kill, and the probability of each.
 DEATHS = {
     "early": 0.2,
     "at a random time": 0.3,
@@ -40,11 +40,11 @@ DEATHS = {
 
 @dataclass
 class Report:
-    """What was done to the runs of one algorithm."""
+    """The kills of the runs of one algorithm."""
 
     algorithm: str
     kills: Counter = field(default_factory=Counter)  # by how
-    in_a_row: int = 0  # kills of a process that had saved nothing since the one before
+    in_a_row: int = 0  # kills with no checkpoint since the previous kill
     runs: int = 0
     identical: int = 0
     orphans: int = 0
@@ -57,7 +57,7 @@ class Report:
 
 
 class Torturer:
-    """Works in a temporary folder on the runs of one algorithm."""
+    """Run and kill one algorithm in a temporary folder."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Torturer:
         self.report = Report(algorithm)
 
     def reference(self, times: int = 1) -> None:
-        """The run that nobody kills; tells how long one takes (the last, with all compiled) and how much it writes."""
+        """Train the undisturbed run, and record its files, its time (of the last, compiled, one) and its operations."""
         for name in ["run0", "run00"][:times]:
             began = time.monotonic()
             process = self._start(0, "before", [*self._train, "--run-dir", name])
@@ -86,7 +86,7 @@ class Torturer:
             self._expected = digest(self._folder / name)
 
     def run_to_its_end(self, name: str, deaths: list[str]) -> None:
-        """A run that dies these deaths, unless it ends before, and is then left in peace."""
+        """Kill a run in these ways, unless it ends before, and let it finish."""
         folder, done = self._folder / name, False
         for death in deaths:
             done = done or self._live(folder, death)
@@ -108,7 +108,7 @@ class Torturer:
         return [str(death) for death in self._rng.choice(list(DEATHS), size=count, p=list(DEATHS.values()))]
 
     def _live(self, folder: Path, death: str) -> bool:
-        """One life of a run; whether it came to its end before its death."""
+        """Start a run and kill it; return True if it finished first."""
         saved = checkpoints(folder)
         if death in ("early", "at a random time"):
             seconds = self._rng.uniform(0.2, 2.2) if death == "early" else self._rng.uniform(0.4, 1.0) * self._seconds
@@ -147,7 +147,7 @@ class Torturer:
         )
 
     def _left_behind(self) -> int:
-        """How many processes of the last life are still there two seconds after it."""
+        """Return the number of processes that are left two seconds after a kill."""
         deadline = time.monotonic() + 2
         while (count := len(marked(self._marker))) and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -155,7 +155,7 @@ class Torturer:
 
 
 def marked(marker: str) -> list[Path]:
-    """The processes, but for zombies, that have the marker in their environment."""
+    """Return the processes, except zombies, that have the marker in their environment."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
@@ -171,14 +171,14 @@ def checkpoints(folder: Path) -> list[str]:
 
 
 def digest(folder: Path) -> dict[str, str]:
-    """A hash of every file of a run but those with wall-clock times in them."""
+    """Return a hash of every file of a run, except those with wall-clock times."""
     parts = [path for path in folder.rglob("*") if path.is_file() and path.name != "timings.jsonl"]
     kept = [path for path in parts if path.name != "curve.png" and path.parent.name != "tensorboard"]
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in kept}
 
 
 def torture(algorithm: str, kills: int, seed: int) -> Report:
-    """At least `kills` kills of runs of one algorithm."""
+    """Kill runs of one algorithm at least `kills` times."""
     with tempfile.TemporaryDirectory() as folder:
         torturer = Torturer(algorithm, Path(folder), np.random.default_rng(seed))
         torturer.reference(times=2)
@@ -201,7 +201,7 @@ def main() -> int:
         print(reports[-1], *reports[-1].faults, sep="\n  ", flush=True)
     sound = all(report.identical == report.runs and not report.orphans and not report.faults for report in reports)
     total = sum(report.kills.total() for report in reports)
-    sound &= sum(report.in_a_row for report in reports) > 0  # else it was too kind
+    sound &= sum(report.in_a_row for report in reports) > 0  # otherwise the kills were too gentle
     print(f"{total} kills: {'every run ended with the same bytes' if sound else 'NOT the same'}")
     return 0 if sound else 1
 

@@ -15,7 +15,7 @@ _OPERATIONS = ("fsync", "rename", "unlink", "rmdir", "mkdir", "ftruncate", "writ
 
 
 class Fate:
-    """Counts the operations on files of a run folder, and kills the process at one of them."""
+    """Count the operations on files of a run folder, and kill the process at one of them."""
 
     def __init__(self, deadly: int, how: str) -> None:
         self.count = 0
@@ -32,7 +32,7 @@ class Fate:
             if self.count != self._deadly:
                 return original(target, *rest, **options)
             if self._how == "torn" and name == "fsync" and _is_writable(target):
-                os.truncate(target, os.fstat(target).st_size // 2)  # what was not flushed yet may be lost
+                os.truncate(target, os.fstat(target).st_size // 2)  # data that was not flushed may be lost
             if self._how == "torn" and name == "write":
                 original(target, rest[0][: len(rest[0]) // 2])
             if self._how == "after":

@@ -23,13 +23,13 @@ chunks_of_episodes = st.lists(
 
 
 def fitting(plan, capacity, first=0):
-    """Episodes after a plan of (steps, terminated), each short enough for the buffer."""
+    """Return episodes of a plan of (steps, terminated), each short enough for the buffer."""
     lengths = [(steps - 1) % capacity + 1 for steps, _ in plan]
     return [numbered_episode(first + i, lengths[i], terminated) for i, (_, terminated) in enumerate(plan)]
 
 
 def expected_transitions(history, capacity):
-    """The naive model: the transitions of the newest whole episodes that fit together, and how many episodes."""
+    """Return the transitions of the newest whole episodes that fit, and their number: the naive model."""
     kept, steps = [], 0
     for episode in reversed(history):
         steps += len(episode)

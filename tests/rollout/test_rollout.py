@@ -33,7 +33,7 @@ def task(policy=None, acting="random", counters=(0, 0, 0), *, seed=0, stream="ex
 
 
 def probe(**kwargs):
-    """An environment in this process, and the bounds of its actions."""
+    """Return an environment in this process, and the bounds of its actions."""
     spec = envs.check("helpers:Probe-v0", kwargs=kwargs)
     return envs.make(spec), spec.low, spec.high
 
@@ -54,7 +54,7 @@ def real_policy(seed, observation_size, action_size):
 
 
 def hopper_tasks():
-    """Tasks of several kinds and lengths, with a real policy."""
+    """Return requests of several kinds and lengths, with a real policy."""
     policies = [real_policy(seed, 11, 3) for seed in range(2)]
     kinds = [("random", True), ("explore", True), ("mode", True), ("mode", False)]
     return [
@@ -201,7 +201,7 @@ def test_an_environment_that_reuses_its_array_is_recorded_as_it_was():
 
 
 def gone(*pids, within=5):
-    """Whether none of these processes is running any more."""
+    """Return True if none of these processes is running."""
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:
         if not any(map(is_running, pids)):
@@ -218,7 +218,7 @@ def is_running(pid):
 
 
 def failure_in_worker(time_limit=None, workers=1, **kwargs):
-    """The message of a pool whose environment fails in its third step."""
+    """Return the message of a pool whose environment fails in its third step."""
     spec = replace(envs.check("helpers:Probe-v0"), kwargs=kwargs)
     with LocalPool(spec, workers, time_limit) as pool, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -276,7 +276,7 @@ def test_an_environment_that_hangs_is_ended_after_its_time_and_reported_with_whe
 
 @pytest.mark.parametrize(("how", "time_limit"), [("dies", None), ("hangs", 3.0)])
 def test_a_worker_that_dies_or_hangs_once_is_replaced_and_the_result_is_the_same(how, time_limit, tmp_path):
-    """Only its own worker is ended; everybody else's episode is played by the worker that had it."""
+    """Only the worker of that episode is ended; all other episodes stay with their workers."""
     tasks = [task(counters=(member, 0, 0)) for member in range(4)]
     here = [play(a_task) for a_task in tasks]
     spec = replace(envs.check("helpers:Probe-v0"), kwargs={"trouble": how, "once": str(tmp_path / "once")})
@@ -309,7 +309,7 @@ def test_a_worker_that_was_killed_is_replaced_and_the_result_is_the_same():
 
 
 def test_a_worker_that_was_stopped_is_replaced():
-    """A process that neither reads nor dies."""
+    """A stopped worker neither reads nor exits, and is replaced."""
     progress = Progress()
     progress.log = lambda _: None
     wide = Constant(*np.zeros(10**6))  # more than a socket takes at once
@@ -359,7 +359,7 @@ def test_no_worker_outlives_a_parent_that_was_killed_even_in_an_episode_that_han
 
 
 def test_short_episodes_do_not_wait_for_a_long_one(tmp_path):
-    """The long one ends only once all short ones are done, so a fixed share per worker would never come to an end."""
+    """The long episode ends only after all short ones, so a fixed share per worker would never finish."""
     key, progress = tmp_path / "key", Progress()
     long, short = Constant(0.5), Constant(-0.5)
     tasks = [task(policy, "mode", (member, 0, 0)) for member, policy in enumerate([short, long, *[short] * 8])]
@@ -394,7 +394,7 @@ def test_a_request_to_stop_is_heard_while_workers_play(tmp_path):
 
 
 def test_workers_make_what_a_module_registers_without_a_name_of_its_own():
-    """As shimmy registers dm_control: the entry point is a function that no other process can find."""
+    """Register an environment as shimmy does dm_control: no other process can import its entry point."""
     spec = envs.check("helpers:Nameless-v0", kwargs={"length": 6})
     with LocalPool(spec, 1) as pool, LocalPool(spec, 0) as here:
         [far], [near] = pool.run([task()], Progress()), here.run([task()], Progress())
@@ -402,7 +402,7 @@ def test_workers_make_what_a_module_registers_without_a_name_of_its_own():
 
 
 def test_drifting_noise_is_an_ornstein_uhlenbeck_process():
-    """x' = 0.85 x + 0.2 n: the correlation of neighbours is 0.85, the spread 0.2 / sqrt(1 - 0.85^2)."""
+    """The noise is x' = 0.85 x + 0.2 n: neighbours correlate by 0.85, the deviation is 0.2 / sqrt(1 - 0.85^2)."""
     noise = []
 
     class Listener(Constant):
@@ -420,7 +420,7 @@ def test_drifting_noise_is_an_ornstein_uhlenbeck_process():
 
 
 class Recorder:
-    """A pool that only looks at what it is asked for."""
+    """A pool that records its requests and plays nothing."""
 
     def run(self, tasks, progress):
         self.tasks, self.phase = tasks, (progress.name, progress.total)
@@ -463,7 +463,7 @@ def test_evaluation_is_without_noise_grouped_by_member_and_from_common_start_sta
 def test_held_noise_lasts_for_a_cut_off_zeta_number_of_steps(acting):
     held = episode.run(*probe(length=4000), task(Constant(0.0, 0.0), acting)._replace(noise_hold=8)).actions
     changes = np.flatnonzero((np.diff(held, axis=0) != 0).any(1)) + 1
-    lengths = np.diff([0, *changes])  # without the last, which the end of the episode cuts
+    lengths = np.diff([0, *changes])  # without the last, which the episode's end truncates
     assert lengths.max() == 8
     probabilities = np.arange(1, 2_000_000.0) ** -1.5
     probabilities /= probabilities.sum()

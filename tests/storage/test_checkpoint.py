@@ -31,7 +31,7 @@ def state_at(env_steps):
 
 
 def blank(tree):
-    """The same tree with zero for every number."""
+    """Return the tree with all numbers replaced by 0."""
 
     def zeros(leaf):
         return 0 if isinstance(leaf, int) else (jnp if isinstance(leaf, jax.Array) else np).zeros_like(leaf)
@@ -53,7 +53,7 @@ def new_replay():
 
 
 def played(replay, count, steps=5):
-    """Adds `count` more episodes, each with its number in the history of the buffer."""
+    """Add `count` episodes, each with its number in the history of the buffer."""
     first = replay.mark.episodes
     replay.extend(numbered_episode(first + i, steps, terminated=bool(i % 2)) for i in range(count))
 
@@ -69,7 +69,7 @@ def loaded_replay(folder, manifest):
 
 
 def two_checkpoints(folder):
-    """A run with checkpoints at 10 and 20 steps; the replay as it was at either."""
+    """Write a run with checkpoints at 10 and 20 steps, and return the replay of both."""
     replay = new_replay()
     played(replay, 2)
     save_at(folder, 10, replay)
@@ -90,7 +90,7 @@ def flip_a_byte(path, position=-1):
 
 
 def edit_manifest(folder, env_steps, **changes):
-    """As somebody would who knows how a manifest is sealed."""
+    """Change a manifest and recompute its checksum, as an attacker could."""
     path = checkpoint_folder(folder, env_steps) / "manifest.json"
     table = {**json.loads(path.read_text()), **changes}
     del table["sha256"]
@@ -404,7 +404,7 @@ def test_a_leftover_temporary_folder_is_ignored_and_written_over(tmp_path):
 
 
 def failing_at(monkeypatch, failing_call):
-    """The disk refuses the given flush, and all after it."""
+    """Make the given flush fail, and all after it."""
     calls, flush = [], os.fsync
 
     def fsync(descriptor):
@@ -496,7 +496,7 @@ def test_a_broken_checkpoint_does_not_take_a_place_of_the_two_that_are_kept(tmp_
 
 
 def test_episodes_that_left_replay_before_there_was_a_checkpoint_are_in_no_file(tmp_path):
-    """However long the interval is: a file is never larger than replay."""
+    """A file is never larger than replay, however long the interval is."""
     replay, same = new_replay(), new_replay()
     for _ in range(30):
         played(replay, 2)
@@ -534,7 +534,7 @@ def test_a_signal_that_comes_just_after_the_rename_does_not_undo_the_checkpoint(
 
 
 def test_what_is_not_a_runs_own_stays_where_it_is(tmp_path):
-    """A file manager's or a notebook's folder, somebody's notes."""
+    """Folders of file managers and notebooks, and a user's notes, are left alone."""
     replay = new_replay()
     played(replay, 1)
     save_at(tmp_path, 10, replay)

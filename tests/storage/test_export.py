@@ -1,4 +1,4 @@
-"""A policy without JAX and without arac: exported, and acted with by the example."""
+"""Exported policies act without JAX and without arac, by the example."""
 
 import runpy
 import subprocess
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples/act_without_jax.py"
 GOLDEN = ROOT / "tests/golden/format-1"
 OBSERVATIONS = np.random.default_rng(0).normal(0, 2, (1000, 4))
-# Runs the example as a user would, and then says what was imported for it.
+# Run the example as a user would, and print the modules that it imported.
 WATCHED = """
 import runpy, sys
 sys.argv = sys.argv[1:]
@@ -69,7 +69,7 @@ def test_activations_of_all_kinds(name):
 
 @pytest.mark.parametrize(("flows", "sigma"), [(0, None), (3, 0.4), (2, None)])
 def test_flows_and_sigmas_of_all_kinds(flows, sigma, tmp_path):
-    """Far from their beginning, with several actions, on an environment with bounds of its own."""
+    """The policies are far from their initial parameters, and Hopper has several actions with bounds."""
     import jax
 
     from arac import envs

@@ -1,4 +1,4 @@
-"""Reading run folders: what is found, and in words what is wrong with the rest."""
+"""Run folders are read; for those that cannot be, the reason is reported."""
 
 import json
 import os
@@ -18,14 +18,14 @@ from arac.storage.run_records import collect
 
 @pytest.fixture
 def _undrawn(monkeypatch):
-    """No figures, which take longer than all else: for tests of what a report says."""
+    """Skip the figures, which take most of the time, in tests of a report's text."""
     monkeypatch.setattr(report.figures, "draw", lambda *_: None)
 
 
 def test_runs_are_found_at_any_depth_and_each_once(tmp_path):
     first = run_folder(tmp_path / "deep" / "deeper" / "one")
     for part in runs.FOLDERS:
-        run_folder(first / part / "20000")  # not a run: what a run keeps
+        run_folder(first / part / "20000")  # part of a run, not a run
     run_folder(tmp_path / "two", seed=1)
     assert [record.name for record in collect([tmp_path, first]).records] == [
         f"{tmp_path.name}/deep/deeper/one",
@@ -81,7 +81,7 @@ def test_timings_are_read_line_by_line_without_what_is_torn_or_odd(tmp_path):
 
 @pytest.mark.usefixtures("_undrawn")
 def test_names_that_are_no_text_stay_apart(tmp_path):
-    """By their names runs are told apart: two that looked the same would be mixed without a word."""
+    """Runs are distinguished by their names, so two names must not look the same."""
     for number, name in enumerate([b"r\xff", b"r\xfe", b"r\\xff"]):
         run_folder(tmp_path / os.fsdecode(name), [float(number)], seed=number)
     names = [record.name for record in collect([tmp_path]).records]
@@ -137,7 +137,7 @@ def test_what_is_broken_is_said_and_the_rest_is_shown(harm, reason, tmp_path):
     text = (tmp_path / "out" / "index.html").read_text()
     assert "Cannot be read (1)" in text
     assert f"{tmp_path.name}/broken" in text
-    assert str(tmp_path) not in text  # where it lies on this machine is nobody's business
+    assert str(tmp_path) not in text  # the report must not contain this machine's paths
 
 
 def test_nothing_to_report_on_is_one_sentence(tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""The events of a run, read by TensorBoard's own code and shown by its own server."""
+"""A run's events are read by TensorBoard's code and shown by its server."""
 
 import io
 import json
@@ -25,7 +25,7 @@ SMALL = {**helpers.SMALL, "checkpoint_interval": 100}
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run of ARAC that was killed after an evaluation and before its checkpoint, and resumed."""
+    """Train ARAC, kill it after an evaluation and before its checkpoint, and resume it."""
     folder = tmp_path_factory.mktemp("tensorboard") / "run"
     arac.ARAC("InvertedPendulum-v5", seed=1, **SMALL).learn(400, run_dir=folder)
     shutil.rmtree(checkpoint.list_checkpoints(folder)[-1])
@@ -110,7 +110,7 @@ def test_drawing_leaves_the_backend_of_the_users_figures_alone():
 
 @pytest.fixture(scope="module")
 def server(run):
-    """Asks a TensorBoard that watches the run, over loopback."""
+    """Start a TensorBoard server on the run, and return a function that sends it requests."""
     words = [sys.executable, "-m", "tensorboard.main", "--logdir", str(run / "tensorboard"), "--port", "0"]
     process = subprocess.Popen([*words, "--host", "127.0.0.1"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:

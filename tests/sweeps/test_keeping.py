@@ -1,4 +1,4 @@
-"""Finished runs that are kept as small files: never run again, as long as they are the runs that are wanted."""
+"""Finished runs that are kept as small files are not run again if their settings are the wanted ones."""
 
 import json
 import shutil
@@ -132,7 +132,7 @@ def test_a_folder_that_cannot_be_made_is_said_before_anything_begins(tmp_path, c
     (tmp_path / "file").write_text("")
     words = ["sweep", str(tmp_path / "sweep.toml"), "--runs", str(tmp_path / "runs"), "--keep", str(tmp_path / "file")]
     assert main(words) == 2
-    assert capsys.readouterr().err.endswith("choose another folder for results.\n")
+    assert capsys.readouterr().err.endswith("choose another folder.\n")
     assert not (tmp_path / "runs").exists()
 
 
@@ -154,7 +154,7 @@ def test_what_was_measured_of_fewer_steps_or_is_torn_is_measured_anew(tmp_path):
 
 
 def test_an_experiment_is_shown_from_what_is_kept(tmp_path, capsys, monkeypatch):
-    """No run folder is there, and none is begun."""
+    """No run folder exists, and none is created."""
     monkeypatch.chdir(tmp_path)
     size = replace(EXPERIMENTS["deceptive"].small, seeds=2, algos=("sac",))
     jobs = deceptive.plan(size)
@@ -170,7 +170,7 @@ def test_an_experiment_is_shown_from_what_is_kept(tmp_path, capsys, monkeypatch)
 
 
 def test_an_experiment_measures_and_keeps_its_runs(tmp_path, monkeypatch, capsys):
-    """From finished run folders to kept files; the second time without the run folders."""
+    """Kept files are made from finished run folders, and suffice without them."""
     monkeypatch.chdir(tmp_path)
     size = replace(EXPERIMENTS["deceptive"].small, seeds=1, steps=1400, algos=("td3",), settings={"workers": 0})
     monkeypatch.setitem(EXPERIMENTS, "deceptive", replace(EXPERIMENTS["deceptive"], small=size))

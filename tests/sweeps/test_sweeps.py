@@ -1,4 +1,4 @@
-"""Sweeps: what a file asks for, and what is wrong with it; runs that are done once, tried again or given up."""
+"""Sweeps: files and their errors, and runs that finish, are retried or fail."""
 
 import io
 import json
@@ -31,7 +31,7 @@ SETTINGS |= {"replay_capacity": 10_000}
 
 
 def job(name="one", seed=0, steps=600, env="helpers:Probe-v0", **settings):
-    """A run of episodes of 200 steps."""
+    """Return a run of episodes of 200 steps."""
     kwargs = {"length": 200} if env == "helpers:Probe-v0" else {}
     return Job(name, "sac", env, seed, steps, {**SETTINGS, **settings}, env_kwargs=kwargs)
 
@@ -62,7 +62,7 @@ gpus = 0.25
 
 @pytest.fixture
 def read(tmp_path):
-    """Reads a file with some text in it."""
+    """Read a file with this text."""
 
     def read(text):
         path = tmp_path / "some.toml"
@@ -86,7 +86,7 @@ def test_a_sweep_is_everything_by_everything(read):
     ]
     assert jobs[1].settings == {"eval_interval": 5000, "elites": 1, "batch_size": 64, "ar_coefficient": 0.5}
     assert (jobs[4].settings, jobs[4].steps) == ({"eval_interval": 5000, "batch_size": 64}, 20_000)
-    assert [one.seed for one in jobs] == [3] * 12 + [5] * 12  # the first seed of all comes first
+    assert [one.seed for one in jobs] == [3] * 12 + [5] * 12  # the first seed of every task and algorithm comes first
 
 
 def test_what_is_left_out_is_the_papers(read):
@@ -289,7 +289,7 @@ def test_a_folder_with_another_run_is_refused(other, said, finished):
 
 
 def test_so_is_one_whose_settings_are_no_longer_asked_for(finished):
-    """Its numbers are not those of the defaults, which the same name would stand for."""
+    """Without the setting the default applies, which is another run under the same name."""
     fewer = {name: value for name, value in SETTINGS.items() if name != "hidden_size"}
     with pytest.raises(UserError, match="hidden_size is 256, was 16"):
         check([replace(job("one"), settings=fewer)], finished[0])
@@ -375,7 +375,7 @@ def test_only_tries_that_bring_nothing_count(tmp_path, monkeypatch):
 
 
 def odd_row(**other):
-    """A sweep.json with one run in which something is wrong."""
+    """Return the text of a sweep.json with one run that has other values."""
     row = {"name": "x", "algorithm": "sac", "env": "Hopper", "seed": 0, "steps": 3, "settings": {}, "env_kwargs": {}}
     row |= {"max_episode_steps": None, "state": "waiting", "losses": 0, "said": "", **other}
     table = {"format": 1, "engine": "local", "host": "x", "at_work": True, "written": 0, "places": 1, "runs": [row]}
@@ -390,7 +390,7 @@ def rendered(status, room=None, width=140):
 
 @pytest.fixture
 def status(finished):
-    """Of one run that is done and two that are at work, one of which nobody knows anything about."""
+    """Return the status of one finished run and two running ones, one of which has no files."""
     parent, jobs = finished
     status = SweepStatus([jobs[0], job("one more", 2, steps=1200), job("other", env="Hopper", steps=900)], parent,
                     engine="local", places=2)  # fmt: skip
@@ -403,7 +403,7 @@ def test_the_table_has_every_run_with_its_progress_and_time_left(status):
     assert [line.split()[0] for line in lines[1:4]] == ["one", "one", "other"]
     assert "finished" in lines[1]
     assert "600 / 600" in lines[1]
-    assert ":" in lines[2].split("1,200")[1]  # at the pace of the one that is done
+    assert ":" in lines[2].split("1,200")[1]  # with the pace of the finished run
     assert lines[-1].startswith("1 of 3 runs finished, 2 running · 600 / 2,700 steps · ")
     assert lines[-1].endswith(" left")
     del status.entries[0]
@@ -446,7 +446,7 @@ def test_the_status_of_a_sweep_from_elsewhere(finished, capsys):
     assert main(["sweep", "status", str(parent)]) == 0
     said = capsys.readouterr().out
     assert "1 of 1 runs finished" in said
-    assert main(["sweep", "status", str(parent), "--watch"]) == 0  # nothing is at work: it ends
+    assert main(["sweep", "status", str(parent), "--watch"]) == 0  # it ends because no run is active
 
 
 def test_what_was_begun_by_a_sweep_that_is_gone_is_stopped(finished):
@@ -533,7 +533,7 @@ def test_a_core_is_one_runs_alone_until_it_is_given_back(monkeypatch):
     monkeypatch.setattr("arac.sweeps.process.cores", lambda: [1000, 1001, 1002])
     first, second = _Cores(2), _Cores(1)
     assert (first.numbers, second.numbers) == ([1000, 1001], [1002])
-    shared = [_Cores(1).numbers[0] for _ in range(6)]  # there is none left for them alone
+    shared = [_Cores(1).numbers[0] for _ in range(6)]  # no core is left to reserve
     assert sorted(shared) == [1000, 1000, 1001, 1001, 1002, 1002]
     with pytest.raises(UserError, match=r"A run needs 4 cores, and on .* there are 3"):
         _Cores(4)

@@ -1,4 +1,4 @@
-"""What callbacks are told and handed, how they stop a run, and what is left when one breaks."""
+"""Calls and arguments of callbacks, stopping a run, and errors in a callback."""
 
 from itertools import pairwise
 
@@ -25,7 +25,7 @@ def trained(callback, run_dir=None, steps=STEPS):
 
 
 class Recorder(Callback):
-    """Writes down what it is told, with what the agent is then."""
+    """Record each call and the agent's state at that time."""
 
     def __init__(self):
         self.told = []
@@ -57,7 +57,7 @@ class Recorder(Callback):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """An undisturbed run, its folder and what it told."""
+    """Train an undisturbed run, and return its folder and the recorded calls."""
     folder, recorder = tmp_path_factory.mktemp("whole") / "run", Recorder()
     return trained(recorder, folder), folder, recorder
 
@@ -168,7 +168,7 @@ def test_a_return_that_is_no_number_is_refused(value):
 
 @pytest.fixture
 def filmed(monkeypatch):
-    """What is filmed, without a camera."""
+    """Record the requests for films instead of drawing."""
     calls = []
 
     def film(env, policies, labels, path):

@@ -1,4 +1,4 @@
-"""What is shown while a run trains and at its end: pace, time left, the curve in the terminal."""
+"""The terminal's display of a run: pace, time left, the curve at the end."""
 
 import jax
 import jax.numpy as jnp

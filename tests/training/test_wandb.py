@@ -1,4 +1,4 @@
-"""Weights & Biases without a network: what it is sent lies in its own files."""
+"""Weights & Biases without a network: logged rows are read from its offline files."""
 
 import json
 import struct
@@ -22,11 +22,11 @@ TRAIN += [word for name, value in SMALL.items() for word in (f"--{name.replace('
 def _offline(monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
-    wandb.teardown()  # what it read from the variables before, in other tests of this process
+    wandb.teardown()  # forget the variables of earlier tests in this process
 
 
 def records(path):
-    """What a file of W&B's holds: LevelDB's log format behind seven bytes, in blocks of 32 KiB."""
+    """Yield the records of a file of W&B: seven bytes, then LevelDB's log format in blocks of 32 KiB."""
     from wandb.proto import wandb_internal_pb2
 
     data, place, whole = path.read_bytes(), 7, b""
@@ -36,13 +36,13 @@ def records(path):
         place += 7 + length
         if 2**15 - place % 2**15 < 7:  # too little for another head: padding
             place += 2**15 - place % 2**15
-        if kind in (1, 4):  # all of a record, or its last part
+        if kind in (1, 4):  # a whole record, or its last part
             yield wandb_internal_pb2.Record.FromString(whole)
             whole = b""
 
 
 def history(path):
-    """The rows that were logged."""
+    """Return the logged rows."""
     logged = [record.history for record in records(path) if record.WhichOneof("record_type") == "history"]
     return [{item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in row.item} for row in logged]
 

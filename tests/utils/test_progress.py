@@ -1,4 +1,4 @@
-"""Phases, pieces of work, and what Ctrl-C does."""
+"""Phases and parts of the work, and Ctrl-C."""
 
 import os
 import signal
@@ -40,7 +40,7 @@ def test_a_signal_waits_for_a_safe_point_and_a_second_one_does_not(number):
 
 
 def test_a_signal_that_the_process_was_told_to_ignore_stays_ignored():
-    """As `nohup` does with the loss of the terminal."""
+    """SIGHUP is ignored, as under `nohup`."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with (progress := Progress()).handle_signals():

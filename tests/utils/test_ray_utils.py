@@ -1,4 +1,4 @@
-"""Ray is an extra: what is said where it is not installed. tests/reliability has real clusters."""
+"""Messages where the extra Ray is not installed; tests/reliability has real clusters."""
 
 import sys
 

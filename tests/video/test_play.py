@@ -1,4 +1,4 @@
-"""`arac play`: who is seen, what is said, and what is left behind."""
+"""`arac play`: the shown members, the printed lines and the files."""
 
 import re
 import signal
@@ -37,7 +37,7 @@ def saved(agent, tmp_path_factory):
 
 @pytest.fixture
 def screen(monkeypatch):
-    """What says that there is one. Painted needs none."""
+    """Set the variable of a screen; Painted draws without one."""
     monkeypatch.setenv("DISPLAY", ":none")
 
 
@@ -48,7 +48,7 @@ def _no_screen(monkeypatch):
 
 
 def said(capsys):
-    """(episode, member, rank, of how many, return, steps) of each line."""
+    """Return (episode, member, rank, of how many, return, steps) of each line."""
     found = [LINE.fullmatch(line) for line in capsys.readouterr().out.splitlines()]
     return [
         (int(m[1] or 0), int(m[2]), int(m[3]), int(m[4]), float(m[5].replace(",", "")), int(m[6])) for m in found if m

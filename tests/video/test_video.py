@@ -1,4 +1,4 @@
-"""Videos: as long as the episodes, each policy in its own tile, whole files or none."""
+"""Videos are as long as the episodes, with a tile for each policy, and never incomplete files."""
 
 import os
 import re
@@ -22,7 +22,7 @@ from arac.video.encoding import encoder, pace
 from arac.video.picture import arrange, tile
 from arac.video.scenes import Shot
 
-# They end after 40, 20 and 10 steps, and get 0.5, -0.25 and 1 for each beside what the start pays.
+# They end after 40, 20 and 10 steps, with a reward of 0.5, -0.25 and 1 per step beside that of the start.
 POLICIES = [Constant(0.5, 1.0), Constant(-0.25, 0.0), Constant(1.0, -0.5)]
 LENGTHS = [40, 20, 10]
 HOLD = 25  # frames at 25 per second: Painted's 50 steps per second are every second one
@@ -84,7 +84,7 @@ def test_an_episode_that_has_ended_is_dimmed_and_the_others_go_on(population_vid
 
 
 def test_the_picture_in_each_tile_is_that_of_its_own_environment(population_video):
-    """The bar is as high as the step: at the end 40, 20 and 10 of the 60 pixels that are drawn."""
+    """The bar is as high as the step's number: in the end 40, 20 and 10 of 60 pixels."""
     last = frames(population_video[0])[-1].astype(int)
     layout = arrange(3, (60, 80), 480)
     for place, length in enumerate(LENGTHS):
@@ -151,7 +151,7 @@ def test_scenes_follow_each_other_in_a_gif(spec, tmp_path):
 
 
 class Counting:
-    """Progress that only counts."""
+    """Progress that counts frames and displays nothing."""
 
     def __init__(self, heard):
         self.heard = heard
@@ -229,7 +229,7 @@ def test_a_window_that_cannot_be_opened():
 
 
 def test_closing_the_window_ends_the_show_and_is_no_failure():
-    """Gymnasium's crashes on it, as this environment does at its fourth step; the first episode ends before that."""
+    """Gymnasium's window crashes when it is closed, as this environment does at its fourth step, after one episode."""
     spec = envs.check(Painted, max_episode_steps=20, kwargs={"trouble": "crashes", "length": 6})
     shown = show(spec, [task(Constant(0, 0)), task(Constant(0, 1)), task(Constant(0, 0))])
     assert [len(episode) for episode in shown] == [3]

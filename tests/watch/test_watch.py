@@ -1,4 +1,4 @@
-"""What `arac watch` serves and refuses, without a browser."""
+"""Requests that `arac watch` serves and refuses, without a browser."""
 
 import fcntl
 import http.client
@@ -28,7 +28,7 @@ VIDEO = bytes(range(256)) * 4
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """A run with one video, and things beside it that nobody should get."""
+    """Serve a run with one video, beside files that must not be served."""
     place = tmp_path_factory.mktemp("watch")
     run = run_folder(place / "run", planned=60_000)
     (place / "secret.mp4").write_bytes(b"secret")
@@ -114,7 +114,7 @@ def test_a_folder_of_videos_that_is_a_link_is_refused(tmp_path):
     "host", [None, "", "evil.example", "evil.example:{port}", "127.0.0.1:1", "127.0.0.1", "[::1]:{port}"]
 )
 def test_another_name_for_this_machine_is_refused(server, host):
-    """Else a page elsewhere could have its own name lead here, and read."""
+    """A page elsewhere could otherwise rebind its host name to this server and read the run."""
     answer, body = ask(server, "/run.json", Host=host and host.format(port=server.server_address[1]))
     assert answer.status == 403
     assert body == f"This page is at {server.address} only.\n".encode()

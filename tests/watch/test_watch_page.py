@@ -1,4 +1,4 @@
-"""The page of `arac watch` in a real browser, on a real run that trains in a process of its own."""
+"""The page of `arac watch` in a real browser, with a real run that trains in another process."""
 
 import csv
 import json
@@ -31,7 +31,7 @@ def chromium(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def clean(chromium):
-    """No page complains, or asks anybody but its own server."""
+    """No page has errors or sends requests to another server."""
     yield
     places = [event["request"]["url"] for event in chromium.told("Network.requestWillBeSent")]
     assert [place for place in places if not place.startswith(("http://127.0.0.1:", "data:", "about:"))] == []
@@ -50,7 +50,7 @@ def served(folder, port=0):
 
 @contextmanager
 def watched(page, folder):
-    """The page of a run, open in the browser for as long as the block lasts."""
+    """Open the page of a run in the browser for the block."""
     with served(folder) as server:
         page.open(server.address)
         yield server
@@ -58,7 +58,7 @@ def watched(page, folder):
 
 
 def until(page, expression):
-    """Waits for an expression to be true, on a page that nobody loads again."""
+    """Wait for an expression to be true, without reloading the page."""
     deadline = time.monotonic() + 240
     while not (value := page.run(expression)):
         assert time.monotonic() < deadline, f"{expression} is not true; the page says: {text(page, 'body')[:500]}"
@@ -80,13 +80,13 @@ STATE = "document.getElementById('state').dataset.state"
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory, chromium):
-    """A run of six evaluations, which the browser has watched; with what it saw."""
+    """Train a run of six evaluations that the browser watches, and return what it showed."""
     run, saw = tmp_path_factory.mktemp("watched") / "run", {}
     words = ["train", "InvertedPendulum-v5", "--steps", "600", "--run-dir", str(run), "--checkpoint-interval", "100"]
     process = subprocess.Popen([sys.executable, "-m", "arac", *words, *HERE], stdout=subprocess.DEVNULL)
     try:
         wait_for_rows(process, run, 1)
-        process.send_signal(signal.SIGSTOP)  # so that the page is there before the run goes on, however slow it is
+        process.send_signal(signal.SIGSTOP)  # so that the page is loaded before the run continues, however slow it is
         with watched(chromium, run):
             until(chromium, f"{POINTS} > 0 && {STATE}")
             chromium.run("window.loadedOnce = true")
@@ -98,7 +98,7 @@ def trained(tmp_path_factory, chromium):
             saw["tip later"] = tip(chromium)
             until(chromium, f"{STATE} == 'finished'")
             saw["end"] = chromium.run(POINTS), chromium.run("window.loadedOnce"), text(chromium, "#steps")
-            time.sleep(2)  # and it goes on asking
+            time.sleep(2)  # in which it sends more requests
             saw["after"] = chromium.run(STATE)
         assert process.wait(timeout=60) == 0
     finally:
@@ -169,7 +169,7 @@ def test_everything_of_a_run_is_there(finished, trained):
     )
     assert [line[0] for line in cells] == ["1", "2", "3", "4", "5"]
     assert int(cells[0][1]) == last["champion"]
-    with (run / "episodes.csv").open() as file:  # of those that chose it; the curve has fresh ones
+    with (run / "episodes.csv").open() as file:  # the episodes that selected it; the curve has new ones
         played = [row for row in csv.DictReader(file) if row["env_steps"] == str(last["env_steps"])]
     spread = np.std([float(row["return"]) for row in played if row["member"] == str(last["champion"])])
     assert cells[0][3] == f"{spread:.{1 if max(last['fitness']) >= 100 else 2}f}"
@@ -227,7 +227,7 @@ def test_a_run_that_breaks_is_said_in_words_and_comes_back_when_it_is_mended(chr
         (run / "config.toml").rename(run / "kept")
         until(chromium, f"{STATE} == 'broken'")
         assert "This run cannot be read: there is no config.toml in it." in text(chromium, "#trouble")
-        assert shown(chromium, "return")  # what was read before it broke
+        assert shown(chromium, "return")  # the data from before it broke
         (run / "kept").rename(run / "config.toml")
         until(chromium, f"{STATE} == 'finished'")
         assert not shown(chromium, "trouble")

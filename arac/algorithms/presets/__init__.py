@@ -50,12 +50,12 @@ def configured(
 
 
 def default_steps(env_id: str) -> int:
-    """The paper's number of environment steps for a task; a million for all others."""
+    """Return the paper's number of environment steps for a task, or a million for another task."""
     return paper_table().get(task_name(env_id), {}).get("steps", 1_000_000)
 
 
 def paper_table() -> dict[str, dict[str, Any]]:
-    """ARAC's parameters for each task."""
+    """Return the paper's parameters of ARAC by task."""
     return _table("paper")
 
 
@@ -65,6 +65,6 @@ def _table(name: str) -> dict[str, dict[str, Any]]:
 
 
 def task_name(env_id: str) -> str:
-    """`arac/HumanoidRllab-v0` is HumanoidRllab, `Hopper-v5` and `module:Hopper-v5` are Hopper, variants too."""
+    """Return a task's name without namespace, module and version; a variant has the name of its original."""
     name = re.sub(r"-v\d+$", "", re.split("[/:]", env_id)[-1])
     return VARIANTS.get(name, name)

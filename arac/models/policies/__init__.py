@@ -3,12 +3,13 @@
 SAC's Gaussian policy is the flow policy without flows: `FlowPolicy.init(..., flows=0, sigma=None)`.
 """
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from arac.models.policies.deterministic import DeterministicPolicy
 from arac.models.policies.flow_policy import FlowPolicy
 from arac.models.policies.gaussian import Gaussian
 from arac.models.policies.radial_flow import RadialFlow
+from arac.models.shapes import Action, LogProb, Observation
 
 __all__ = ["DeterministicPolicy", "FlowPolicy", "Gaussian", "Policy", "RadialFlow"]
 
@@ -21,14 +22,14 @@ class Policy(Protocol):
     `custom.CustomPolicy` is the interface of users' policies.
     """
 
-    def act(self, observation: Any, noise: Any) -> Any:
+    def act(self, observation: Observation, noise: Action) -> Action:
         """Return an action."""
 
-    def sample(self, observation: Any, noise: Any) -> tuple[Any, Any]:
+    def sample(self, observation: Observation, noise: Action) -> tuple[Action, LogProb]:
         """Return an action and its log-probability."""
 
-    def log_prob(self, observation: Any, action: Any) -> Any:
+    def log_prob(self, observation: Observation, action: Action) -> LogProb:
         """Return the log-probability of a given action."""
 
-    def mode(self, observation: Any) -> Any:
+    def mode(self, observation: Observation) -> Action:
         """Return the action without noise."""

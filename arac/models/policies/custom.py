@@ -13,6 +13,7 @@ import numpy as np
 from arac.envs import EnvSpec, name_of
 from arac.errors import UserError
 from arac.models.policies import Policy
+from arac.models.shapes import Action, LogProb, Observation
 from arac.models.stacked import to_numpy, vmap_init
 from arac.utils.text import in_a_line
 
@@ -25,7 +26,13 @@ class CustomPolicy(Policy, Protocol):
 
     @staticmethod
     def init(key: jax.Array, observation_size: int, action_size: int) -> "CustomPolicy":
-        """Return a new policy. Each member of a population is made with a different key."""
+        """Return a new policy.
+
+        Args:
+            key: a JAX key, different for each member of a population.
+            observation_size: length of an observation, after flattening.
+            action_size: length of an action.
+        """
 
 
 @jax.tree_util.register_dataclass
@@ -45,16 +52,16 @@ class CustomPolicyAdapter:
         """Return a new policy of the class `kind`, for the sizes of an environment."""
         return CustomPolicyAdapter(kind.init(key, env.observation_size, env.action_size), kind)
 
-    def act(self, observation: Any, noise: Any) -> Any:
+    def act(self, observation: Observation, noise: Action) -> Action:
         return self.policy.act(observation, noise)
 
-    def sample(self, observation: Any, noise: Any) -> tuple[Any, Any]:
+    def sample(self, observation: Observation, noise: Action) -> tuple[Action, LogProb]:
         return self.policy.sample(observation, noise)
 
-    def log_prob(self, observation: Any, action: Any) -> Any:
+    def log_prob(self, observation: Observation, action: Action) -> LogProb:
         return self.policy.log_prob(observation, action)
 
-    def mode(self, observation: Any) -> Any:
+    def mode(self, observation: Observation) -> Action:
         return self.policy.mode(observation)
 
 
@@ -129,27 +136,17 @@ def _asked(name: str, policy: Any, observation: Any, noise: Any) -> _Answers:
     sampled = ask("sample", observation, noise)
     if not isinstance(sampled, tuple) or len(sampled) != 2:
         raise UserError(f"{name}.sample must give a pair of an action and its log-probability, got {sampled!r:.60}.")
-    return _Answers(
-        act=ask("act", observation, noise),
-        mode=ask("mode", observation),
-        sample=sampled[0],
-        sampled_log_prob=sampled[1],
-        log_prob=ask("log_prob", observation, sampled[0]),
-    )
+    act, mode = ask("act", observation, noise), ask("mode", observation)
+    return _Answers(act, mode, *sampled, ask("log_prob", observation, sampled[0]))
 
 
 def _checked(name: str, answers: _Answers, observation: np.ndarray, noise: np.ndarray) -> _Answers:
     """Return the results as NumPy arrays; raise UserError if a shape or a value is wrong."""
     numbers = observation.shape[:-1]
-    found = _Answers(
-        act=_of_shape(name, "act", answers.act, noise.shape),
-        mode=_of_shape(name, "mode", answers.mode, noise.shape),
-        sample=_of_shape(name, "sample", answers.sample, noise.shape),
-        sampled_log_prob=_of_shape(name, "sample", answers.sampled_log_prob, numbers),
-        log_prob=_of_shape(name, "log_prob", answers.log_prob, numbers),
-    )
-    for method in ("act", "mode", "sample"):
-        farthest = abs(getattr(found, method)).max()
+    methods, shapes = ("act", "mode", "sample", "sample", "log_prob"), [noise.shape] * 3 + [numbers] * 2
+    found = _Answers(*(_of_shape(name, *of_one) for of_one in zip(methods, answers, shapes, strict=True)))
+    for method, action in zip(methods[:3], found[:3], strict=True):
+        farthest = abs(action).max()
         if farthest > 1 + 1e-6:
             raise UserError(f"{name}.{method} must give actions in [-1, 1], and one of them is {farthest:g} in size.")
     return found

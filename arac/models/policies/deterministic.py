@@ -2,13 +2,12 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 import jax
-from jaxtyping import Array, Float
 
 from arac.models.mlp import MLP, LayerStyle, namespace
 from arac.models.policies.gaussian import log_density
+from arac.models.shapes import Action, LogProb, Observation
 
 
 @jax.tree_util.register_dataclass
@@ -27,25 +26,25 @@ class DeterministicPolicy:
         *,
         hidden: tuple[int, ...],
         exploration: float,
-        style: LayerStyle = LayerStyle(),  # noqa: B008
+        style: LayerStyle = LayerStyle(),
     ) -> "DeterministicPolicy":
         """Return a new policy with hidden layers of the sizes `hidden`."""
         return DeterministicPolicy(MLP.init(key, (observation_size, *hidden, action_size), style), exploration)
 
-    def act(self, observation: Float[Array, "*batch obs"], noise: Any) -> Float[Array, "*batch action"]:
+    def act(self, observation: Observation, noise: Action) -> Action:
         mode = self.mode(observation)
         return namespace(mode).clip(mode + self.exploration * noise, -1.0, 1.0)
 
-    def mode(self, observation: Float[Array, "*batch obs"]) -> Float[Array, "*batch action"]:
+    def mode(self, observation: Observation) -> Action:
         output = self.network(observation)
         return namespace(output).tanh(output)
 
-    def sample(self, observation: Float[Array, "*batch obs"], noise: Any) -> tuple[Any, Any]:
+    def sample(self, observation: Observation, noise: Action) -> tuple[Action, LogProb]:
         """Return a noisy action and its log-probability."""
         action = self.act(observation, noise)
         return action, self.log_prob(observation, action)
 
-    def log_prob(self, observation: Float[Array, "*batch obs"], action: Any) -> Any:
+    def log_prob(self, observation: Observation, action: Action) -> LogProb:
         """Return the log-density of the noise around the mode, ignoring the clipping.
 
         Raises:

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 from jaxtyping import Array, Float
@@ -11,6 +10,7 @@ from arac.models.mlp import namespace
 from arac.models.policies import radial_flow as radial
 from arac.models.policies.gaussian import Gaussian, log_density
 from arac.models.policies.radial_flow import RadialFlow
+from arac.models.shapes import Action, LogProb, Observation
 
 
 @jax.tree_util.register_dataclass
@@ -42,18 +42,18 @@ class FlowPolicy:
             flows=tuple(RadialFlow.init(jax.random.fold_in(flow_key, i), action_size) for i in range(flows)),
         )
 
-    def act(self, observation: Float[Array, "*batch obs"], noise: Any) -> Float[Array, "*batch action"]:
+    def act(self, observation: Observation, noise: Action) -> Action:
         """Return an action without its log-probability, as workers need it at each step."""
         mean, log_std = self.base(observation)
         xp = namespace(mean)
         return xp.tanh(radial.forward(self.flows, mean + xp.exp(log_std) * noise))
 
-    def mode(self, observation: Float[Array, "*batch obs"]) -> Float[Array, "*batch action"]:
+    def mode(self, observation: Observation) -> Action:
         """Return the action without noise: the mean, passed through the flows and tanh."""
         mean, _ = self.base(observation)
         return namespace(mean).tanh(radial.forward(self.flows, mean))
 
-    def sample(self, observation: Float[Array, "*batch obs"], noise: Any) -> tuple[Any, Any]:
+    def sample(self, observation: Observation, noise: Action) -> tuple[Action, LogProb]:
         """Return an action and its log-probability."""
         mean, log_std = self.base(observation)
         xp = namespace(mean)
@@ -61,7 +61,7 @@ class FlowPolicy:
         x, log_det = radial.forward_log_det(self.flows, z)
         return xp.tanh(x), log_density(z, mean, log_std) - log_det - log_tanh_slope(x).sum(-1)
 
-    def log_prob(self, observation: Float[Array, "*batch obs"], action: Any) -> Any:
+    def log_prob(self, observation: Observation, action: Action) -> LogProb:
         """Return the log-probability of a given action; actions at -1 or 1 are moved slightly inwards."""
         xp = namespace(action)
         edge = 1 - 2.0**-22  # the last float32 values below 1 still have a finite atanh
@@ -69,12 +69,12 @@ class FlowPolicy:
         return pre_tanh_log_prob(x, *self.base(observation), self.flows) - log_tanh_slope(x).sum(-1)
 
 
-def pre_tanh_log_prob(x: Any, mean: Any, log_std: Any, flows: tuple[RadialFlow, ...]) -> Any:
+def pre_tanh_log_prob(x: Action, mean: Action, log_std: Action, flows: tuple[RadialFlow, ...]) -> LogProb:
     """Return the log-density of x, the action before tanh, for flows applied to a Gaussian."""
     z, log_det = radial.inverse_log_det(flows, x)
     return log_density(z, mean, log_std) - log_det
 
 
-def log_tanh_slope(x: Any) -> Any:
+def log_tanh_slope(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Return log(1 - tanh(x)^2), numerically stable for large |x|."""
     return 2 * (math.log(2) - x - namespace(x).logaddexp(-2 * x, 0.0))

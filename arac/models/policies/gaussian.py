@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from arac.models.mlp import MLP, namespace
+from arac.models.shapes import Action, LogProb, Observation
 
 LOG_STD_RANGE = (-20.0, 2.0)
 
@@ -28,7 +28,7 @@ class Gaussian:
         heads = sizes[-1] if sigma is not None else 2 * sizes[-1]
         return Gaussian(MLP.init(key, (*sizes[:-1], heads)), sigma)
 
-    def __call__(self, observation: Float[Array, "*batch obs"]) -> tuple[Any, Any]:
+    def __call__(self, observation: Observation) -> tuple[Action, Action]:
         """Return the mean and the log standard deviation, both of the action's shape."""
         output = self.network(observation)
         xp = namespace(output)
@@ -38,22 +38,23 @@ class Gaussian:
         return mean, xp.clip(log_std, *LOG_STD_RANGE)
 
 
-def _halves(output: Any) -> Any:
+def _halves(output: Float[Array, "*batch both"]) -> tuple[Action, Action]:
     """Split in two: by slices in NumPy, which are fast; in JAX by `split`, whose gradient is one concatenation."""
     half = output.shape[-1] // 2
     if isinstance(output, np.ndarray):
         return output[..., :half], output[..., half:]
-    return jnp.split(output, 2, -1)
+    first, second = jnp.split(output, 2, -1)
+    return first, second
 
 
-def log_density(z: Any, mean: Any, log_std: Any) -> Any:
+def log_density(z: Action, mean: Action, log_std: Action) -> LogProb:
     """Return log N(z; mean, std), summed over the action's dimensions."""
     xp = namespace(log_std)
     standard = (z - mean) * xp.exp(-log_std)
     return (-0.5 * standard * standard - log_std - 0.5 * math.log(2 * math.pi)).sum(-1)
 
 
-def kl(mean: Any, log_std: Any, other_mean: Any, other_log_std: Any) -> Any:
+def kl(mean: Action, log_std: Action, other_mean: Action, other_log_std: Action) -> LogProb:
     """Return KL(N || N') between diagonal Gaussians in closed form."""
     xp = namespace(mean)
     ratio = xp.exp(2 * (log_std - other_log_std))

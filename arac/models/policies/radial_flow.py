@@ -2,12 +2,12 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 from jaxtyping import Array, Float
 
 from arac.models.mlp import namespace
+from arac.models.shapes import Action, LogProb
 
 # softplus(_ONE) = 1, so that a flow starts at alpha = alpha + beta = 1: the identity.
 _ONE = math.log(math.e - 1)
@@ -40,25 +40,28 @@ class RadialFlow:
         )
 
     @property
-    def alpha(self) -> Any:
+    def alpha(self) -> Float[Array, ""]:
+        """The paper's alpha, which is positive."""
         return _softplus(self.raw_alpha)
 
     @property
-    def reach(self) -> Any:
+    def reach(self) -> Float[Array, ""]:
+        """The sum `alpha + beta`, which is positive."""
         return _softplus(self.raw_reach)
 
     @property
-    def beta(self) -> Any:
+    def beta(self) -> Float[Array, ""]:
+        """The paper's beta, which is above `-alpha`."""
         return self.reach - self.alpha
 
-    def forward(self, z: Float[Array, "*batch action"]) -> Float[Array, "*batch action"]:
+    def forward(self, z: Action) -> Action:
         """Return f(z)."""
         alpha, reach = self.alpha, self.reach
         offset = z - self.centre
         r = _norm(offset)[..., None]
         return self.centre + offset * ((reach + r) / (alpha + r))
 
-    def inverse(self, y: Float[Array, "*batch action"]) -> Float[Array, "*batch action"]:
+    def inverse(self, y: Action) -> Action:
         """Return z with `f(z) = y`.
 
         `R = |y - centre| = r (reach + r) / (alpha + r)` is a quadratic equation in r with one non-negative root.
@@ -73,7 +76,7 @@ class RadialFlow:
         r = xp.where(b >= 0, (b + root) / 2, 2 * alpha * radius / (root + abs(b)))
         return self.centre + offset * ((alpha + r) / (reach + r))
 
-    def log_det(self, z: Float[Array, "*batch action"]) -> Float[Array, "*batch"]:
+    def log_det(self, z: Action) -> LogProb:
         """Return log |det df/dz| at z, the point before the flow."""
         alpha, reach = self.alpha, self.reach
         r = _norm(z - self.centre)
@@ -83,14 +86,14 @@ class RadialFlow:
         return (z.shape[-1] - 1) * xp.log(stretch) + xp.log(radial)
 
 
-def forward(flows: tuple[RadialFlow, ...], z: Any) -> Any:
+def forward(flows: tuple[RadialFlow, ...], z: Action) -> Action:
     """Apply all flows in order, beginning with the one nearest to the base (Eq. 7)."""
     for flow in flows:
         z = flow.forward(z)
     return z
 
 
-def forward_log_det(flows: tuple[RadialFlow, ...], z: Any) -> tuple[Any, Any]:
+def forward_log_det(flows: tuple[RadialFlow, ...], z: Action) -> tuple[Action, LogProb]:
     """Return the point after all flows, and the sum of their log-determinants."""
     total = namespace(z).zeros(z.shape[:-1], dtype=z.dtype)
     for flow in flows:
@@ -99,7 +102,7 @@ def forward_log_det(flows: tuple[RadialFlow, ...], z: Any) -> tuple[Any, Any]:
     return z, total
 
 
-def inverse_log_det(flows: tuple[RadialFlow, ...], x: Any) -> tuple[Any, Any]:
+def inverse_log_det(flows: tuple[RadialFlow, ...], x: Action) -> tuple[Action, LogProb]:
     """Return the point before all flows, and the sum of their *forward* log-determinants there."""
     total = namespace(x).zeros(x.shape[:-1], dtype=x.dtype)
     for flow in reversed(flows):
@@ -108,11 +111,11 @@ def inverse_log_det(flows: tuple[RadialFlow, ...], x: Any) -> tuple[Any, Any]:
     return x, total
 
 
-def _softplus(x: Any) -> Any:
+def _softplus(x: Float[Array, ""]) -> Float[Array, ""]:
     # The floor keeps a flow that is driven to the edge of invertibility finite in float32.
     return namespace(x).logaddexp(x, 0.0) + 1e-6
 
 
-def _norm(offset: Any) -> Any:
+def _norm(offset: Action) -> LogProb:
     """Return |offset|, with gradient 0 instead of NaN at the centre; the flow's Jacobian does not need it there."""
     return namespace(offset).sqrt((offset * offset).sum(-1) + 1e-37)
