@@ -13,7 +13,7 @@ import numpy as np
 
 from arac import envs
 from arac.agents.members import Member, Members
-from arac.algorithms.base import Context, Evaluation, State, init_replay
+from arac.algorithms.base import Context, State, init_replay
 from arac.algorithms.presets import Preset, configured
 from arac.algorithms.registry import Algorithm
 from arac.envs import EnvSpec, Maker
@@ -98,11 +98,17 @@ class Agent:
         description.outline()  # raises if the state does not fit into memory
         self._set_up(description, description.first_state())
 
-    def _set_up(self, description: RunSpec, state: Any) -> None:
+    def _set_up(
+        self,
+        description: RunSpec,
+        state: Any,
+        replay: ReplayBuffer | None = None,
+        fitness: np.ndarray | None = None,
+    ) -> None:
         self.description = description
         self.state = state
-        self._replay: ReplayBuffer | None = None
-        self._fitness: np.ndarray | None = None  # of the current state, if it was evaluated
+        self._replay = replay
+        self._fitness = fitness  # of the current state, if it was evaluated
         self._cast: Members | None = None  # cache: the members of the state they were made for
         self._noise = np.random.default_rng(description.seed)
 
@@ -189,7 +195,6 @@ class Agent:
                 ray_utils.check()
             else:
                 LocalPool.check(self.env, self._workers())
-            self.replay.forget_files()
             run = Run.create(Path(run_dir), self.description, target, self.state, self.replay)
         with nullcontext() if run is None else closing(run):
             self._train(target, run, progress_bar, callbacks)
@@ -248,8 +253,7 @@ class Agent:
             state, found = run.restore(outline, replay)
             if target > goal:
                 run.set_total_steps(target)
-            agent = cls._made(here, state, replay)
-            agent._fitness = fitness_at(folder, state.env_steps)
+            agent = cls._made(here, state, replay, fitness_at(folder, state.env_steps))
             for sentence in [*found, *_said_of_versions(folder)]:
                 say(sentence)
             reached = agent.state.env_steps
@@ -270,15 +274,14 @@ class Agent:
             with progress.handle_signals(), self._training_pool() as pool, display, told as callback_list:
                 rollouts = Rollouts(pool, self.description.seed, progress)
                 context = Context(self.config, self.env, self.description.seed, target, self.replay, rollouts, progress)
-                checkpointer = Checkpointer(context, run, self)
-                callback_list.outcome = loop.train(self.algorithm, context, checkpointer, display, callback_list)
+                checkpointer = Checkpointer(context, run, self.state)
+                generations = loop.train(self.algorithm, context, self.state, checkpointer, display, callback_list)
+                with closing(generations):
+                    for state, evaluation in generations:
+                        self.state = state
+                        self._fitness = None if evaluation is None else evaluation.fitness
         if callback_list.outcome == "interrupted":
             raise Interrupted
-
-    def _update_state(self, state: State, evaluation: Evaluation | None) -> None:
-        """Set the current state and its fitness. Called by the training loop."""
-        self.state = state
-        self._fitness = None if evaluation is None else evaluation.fitness
 
     def _training_pool(self) -> LocalPool | RayPool:
         if self.config.rollouts == "ray":
@@ -400,9 +403,7 @@ class Agent:
         state, _, skipped = checkpoint.load(path, description.outline(), description.differences)
         for reason in skipped:
             say(f"skipped {reason}")
-        agent = cls._made(description, state)
-        agent._fitness = fitness_at(path, state.env_steps)
-        return agent
+        return cls._made(description, state, fitness=fitness_at(path, state.env_steps))
 
     @classmethod
     def _check_kind(cls, description: RunSpec) -> None:
@@ -412,10 +413,15 @@ class Agent:
             )
 
     @classmethod
-    def _made(cls, description: RunSpec, state: State, replay: ReplayBuffer | None = None) -> Self:
+    def _made(
+        cls,
+        description: RunSpec,
+        state: State,
+        replay: ReplayBuffer | None = None,
+        fitness: np.ndarray | None = None,
+    ) -> Self:
         agent = cls.__new__(cls)
-        agent._set_up(description, state)
-        agent._replay = replay
+        agent._set_up(description, state, replay, fitness)
         return agent
 
 

@@ -25,6 +25,7 @@ from arac.replay.buffer import ReplayBuffer, ReplayCursor, replay_bytes, row_cou
 from arac.replay.episode import Episode
 from arac.storage import manifest, pytree_io, replay_segments
 from arac.storage.manifest import Manifest, Segment
+from arac.storage.replay_segments import ReplayLog
 from arac.utils.atomic_io import HEADER, Checksum, checksum, read_verified, sync_folder, write_durably
 
 KEPT = 2
@@ -41,8 +42,8 @@ class Loaded(NamedTuple, Generic[StateT]):
 def save(
     folder: Path,
     state: State,
-    replay: ReplayBuffer,
-    mark: ReplayCursor,
+    log: ReplayLog,
+    cursor: ReplayCursor,
     metrics: dict[str, Checksum],
     run: dict[str, Any],
 ) -> Path:
@@ -51,44 +52,50 @@ def save(
     Args:
         folder: the run folder.
         state: a pytree with `env_steps` and `generation`.
-        replay: the replay buffer; its unsaved episodes up to `mark` are written, and no longer held as unsaved.
-        mark: the cursor of replay when `state` was reached.
+        log: the episodes of the run; the unsaved ones before `cursor` are written, and then listed as saved.
+        cursor: the cursor of replay when `state` was reached.
         metrics: the checksum of each metrics file at that moment.
         run: everything that the results depend on; `load` compares it.
     """
     target = folder / "checkpoints" / f"{state.env_steps:012d}"
-    temporary = target.with_name(f".{target.name}.tmp")
-    first = replay.first_unsaved
-    new = list(islice(replay.unsaved, mark.episodes - first))
+    new = log.unsaved_until(cursor)
     episodes = replay_segments.pack(new) if new else b""
-    added = [Segment(first, len(new), checksum(episodes))] if new else []
-    files = [segment for segment in [*replay.saved, *added] if segment.first + segment.episodes > mark.first_episode]
+    added = [Segment(log.first_unsaved, len(new), checksum(episodes))] if new else []
+    files = [segment for segment in [*log.saved, *added] if segment.first + segment.episodes > cursor.first_episode]
     data = safetensors.numpy.save(pytree_io.to_arrays(state))
-    described = Manifest(state.env_steps, state.generation, run, checksum(data), mark, files, metrics)
+    described = Manifest(state.env_steps, state.generation, run, checksum(data), cursor, files, metrics)
     try:
         for segment in added:
             (folder / "replay").mkdir(exist_ok=True)
             write_durably(folder / "replay" / segment.name, episodes)
-        _remove(temporary)
-        temporary.mkdir(parents=True)
-        write_durably(temporary / "state.safetensors", data)
-        write_durably(temporary / "manifest.json", described.to_bytes())
-        _remove(target)  # exists only if an earlier save of this state failed after its rename
-        temporary.rename(target)
+        _write_folder(target, {"state.safetensors": data, "manifest.json": described.to_bytes()})
     except BaseException:
         if not target.exists():  # else a signal to stop came after the rename: the checkpoint is complete
-            _remove(temporary)
             for segment in added:
                 (folder / "replay" / segment.name).unlink(missing_ok=True)
         raise
     sync_folder(target.parent)
     sync_folder(folder)
     # Only now are the episodes safe on the disk.
-    for _ in new:
-        replay.unsaved.popleft()
-    replay.saved = files
+    log.forget_before(cursor.episodes)
+    log.saved = files
     _prune(folder)
     return target
+
+
+def _write_folder(target: Path, contents: dict[str, bytes]) -> None:
+    """Write files into a temporary folder and rename it; if that fails, remove the temporary folder."""
+    temporary = target.with_name(f".{target.name}.tmp")
+    try:
+        _remove(temporary)
+        temporary.mkdir(parents=True)
+        for name, data in contents.items():
+            write_durably(temporary / name, data)
+        _remove(target)  # exists only if an earlier save of this state failed after its rename
+        temporary.rename(target)
+    except BaseException:
+        _remove(temporary)
+        raise
 
 
 def load(
@@ -186,7 +193,6 @@ def fill(folder: Path, found: Manifest, replay: ReplayBuffer) -> None:
 
     check_replay(found, replay.capacity)
     replay.restore(episodes(), found.mark)
-    replay.saved = found.segments
 
 
 def read_segment(

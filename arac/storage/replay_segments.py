@@ -1,12 +1,17 @@
-"""Episodes as the arrays of one replay file."""
+"""Replay in a run folder: which episodes are in which file, and episodes as the arrays of one file."""
 
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
+from arac.replay.buffer import ReplayBuffer, ReplayCursor
 from arac.replay.episode import Episode
+from arac.storage.manifest import Segment
 
 _KINDS = {
     "observations": np.float32,
@@ -16,6 +21,30 @@ _KINDS = {
     "lengths": np.int64,
     "terminated": np.bool_,
 }
+
+
+@dataclass(eq=False)
+class ReplayLog:
+    """The episodes of a run: those in the files of its folder, and the newer ones that no checkpoint has yet."""
+
+    first_unsaved: int = 0  # number of the first episode that is in no file
+    unsaved: deque[Episode] = field(default_factory=deque)
+    saved: list[Segment] = field(default_factory=list)  # the files that the newest checkpoint needs
+
+    @classmethod
+    def of(cls, replay: ReplayBuffer) -> "ReplayLog":
+        """Return the log of a new run folder, in which no episode of a replay buffer is saved yet."""
+        return cls(replay.cursor.first_episode, deque(replay.episodes()))
+
+    def unsaved_until(self, cursor: ReplayCursor) -> list[Episode]:
+        """Return the unsaved episodes that were added before `cursor`."""
+        return list(islice(self.unsaved, cursor.episodes - self.first_unsaved))
+
+    def forget_before(self, episode: int) -> None:
+        """Release the unsaved episodes before number `episode`: once dropped from replay, no checkpoint needs them."""
+        while self.unsaved and self.first_unsaved < episode:
+            self.unsaved.popleft()
+            self.first_unsaved += 1
 
 
 def pack(episodes: Sequence[Episode]) -> bytes:

@@ -23,6 +23,7 @@ from arac.errors import StorageFailure, UserError
 from arac.models.policies.custom import CustomPolicy
 from arac.replay.buffer import ReplayBuffer, ReplayCursor
 from arac.storage import checkpoint, metrics
+from arac.storage.replay_segments import ReplayLog
 from arac.storage.run_spec import RunSpec, not_plain
 from arac.utils.atomic_io import Checksum, read_bounded, sync_folder, write_durably
 from arac.utils.processes import cores
@@ -46,6 +47,7 @@ class Run:
         self.folder = folder
         self.description = description
         self._lock = lock(folder)
+        self.replay_log = ReplayLog()
         self._metrics = metrics.Metrics(folder)
         self._saved_steps: int | None = None
 
@@ -77,7 +79,8 @@ class Run:
                 _clear_beginning(folder)
                 _mark_beginning(folder)
                 run._metrics.begin()
-                run.save(state, replay, replay.mark, run.metric_checksums())
+                run.replay_log = ReplayLog.of(replay)
+                run.save(state, replay.cursor, run.metric_checksums())
                 write_durably(folder / "config.toml", config)
                 (folder / _BEGINNING).unlink()
                 sync_folder(folder.parent)
@@ -101,6 +104,7 @@ class Run:
             checkpoint.clear_leftovers(self.folder)
             checkpoint.set_aside_after(self.folder, loaded.state.env_steps)
             changed = self._metrics.go_back(loaded.state.env_steps, loaded.manifest.metrics)
+        self.replay_log = ReplayLog(loaded.manifest.mark.episodes, saved=loaded.manifest.segments)
         self._saved_steps = loaded.state.env_steps
         return loaded.state, [*(f"skipped {reason}" for reason in loaded.skipped), *changed]
 
@@ -121,22 +125,20 @@ class Run:
         """Return the checksum of each deterministic metrics file as it is now."""
         return self._metrics.checksums()
 
-    def save(
-        self, state: State, replay: ReplayBuffer, mark: ReplayCursor, checksums: dict[str, Checksum]
-    ) -> Path | None:
+    def save(self, state: State, cursor: ReplayCursor, checksums: dict[str, Checksum]) -> Path | None:
         """Write a checkpoint and return its folder, or return None if this state is already saved.
 
         Args:
             state: the state of the algorithm.
-            replay: the replay buffer.
-            mark: the cursor of replay when `state` was reached.
+            cursor: the cursor of replay when `state` was reached.
             checksums: the checksum of each metrics file at that moment.
         """
         if state.env_steps == self._saved_steps:
             return None
         with self.writing():
             self._metrics.sync()  # first, because the manifest holds the hashes of these files
-            written = checkpoint.save(self.folder, state, replay, mark, checksums, self.description.identity())
+            identity = self.description.identity()
+            written = checkpoint.save(self.folder, state, self.replay_log, cursor, checksums, identity)
         self._saved_steps = state.env_steps
         return written
 
