@@ -38,9 +38,6 @@ from arac.utils.processes import cores
 from arac.utils.progress import Progress
 from arac.utils.validation import check_steps
 
-# Settings of the built-in stochastic policy; they have no effect on a custom policy.
-_OF_FLOW_POLICIES = {"flows", "sigma", "ar_base"}
-
 
 class Score(NamedTuple):
     """The returns of whole episodes that were played without exploration noise.
@@ -89,7 +86,7 @@ class Agent:
         """
         spec = envs.check(env, max_episode_steps=max_episode_steps, kwargs=env_kwargs)
         settings, row = configured(self.algorithm.config, spec.id, config, preset=preset)
-        if policy is not None and (idle := config.keys() & _OF_FLOW_POLICIES):
+        if policy is not None and (idle := config.keys() & self.algorithm.config.policy_fields):
             raise UserError(
                 f"{sorted(idle)[0]} belongs to arac's flow policy and has no effect on yours: leave it out."
             )
@@ -143,7 +140,7 @@ class Agent:
 
     def _members(self) -> Members:
         if self._cast is None or self._cast.state is not self.state:
-            self._cast = Members.of(self.state, self.env, self._noise, self._fitness)
+            self._cast = Members.of(self.algorithm, self.state, self.env, self._noise, self._fitness)
         return self._cast
 
     @property
@@ -269,7 +266,8 @@ class Agent:
         with timed_compiling() as compiling:
             pace = Pace(self.state.env_steps, target, self.config.warmup_steps, compiling)
             title = f"{self.algorithm.title} · {self.env.id} · seed {self.description.seed}"
-            display = choose(progress, pace, title, getattr(self.config, "archive_capacity", None), show=show)
+            archive = self.algorithm.archive(self.state)
+            display = choose(progress, pace, title, None if archive is None else archive.capacity, show=show)
             told = informed(callbacks, self, run.folder if run else None)
             with progress.handle_signals(), self._training_pool() as pool, display, told as callback_list:
                 rollouts = Rollouts(pool, self.description.seed, progress)
@@ -400,7 +398,9 @@ class Agent:
             return cls._made(description, state)
         description, _ = run_folder.read(path, env, policy)
         cls._check_kind(description)
-        state, _, skipped = checkpoint.load(path, description.outline(), description.differences)
+        state, _, skipped = checkpoint.load(
+            path, description.outline(), description.differences, optional=description.config.leaves_since_format_2
+        )
         for reason in skipped:
             say(f"skipped {reason}")
         return cls._made(description, state, fitness=fitness_at(path, state.env_steps))

@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from arac.algorithms.base import State
+from arac.algorithms.registry import Algorithm
 from arac.envs import EnvSpec
 from arac.envs.observations import flattened
 from arac.errors import UserError
 from arac.models.policies import Policy
 from arac.models.policies.custom import CustomPolicyAdapter
 from arac.models.stacked import members, take
+from arac.population.archive import Archive
 from arac.rollout.episode import rescale_action
 from arac.storage import export
 
@@ -75,23 +77,24 @@ class Members(NamedTuple):
     archive: tuple[Member, ...]
 
     @staticmethod
-    def of(state: State, env: EnvSpec, rng: np.random.Generator, fitness: np.ndarray | None) -> "Members":
+    def of(
+        algorithm: Algorithm, state: State, env: EnvSpec, rng: np.random.Generator, fitness: np.ndarray | None
+    ) -> "Members":
         """Build the members of a state; `fitness` is per member or the champion's alone, else it is ignored."""
         policies = _one_by_one(state.population)
         known = dict.fromkeys(range(len(policies)))
         measured = {len(policies): range(len(policies)), 1: [state.champion]}
         if fitness is not None and len(fitness) in measured:
             known |= dict(zip(measured[len(fitness)], map(float, fitness), strict=True))
-        elites = getattr(state, "elites", (state.champion,))
+        elites = algorithm.elites(state)
         population = tuple(
             Member(policy, env, rng, known[number], number in elites) for number, policy in enumerate(policies)
         )
-        return Members(state, population, _archived(state, env, rng))
+        return Members(state, population, _archived(algorithm.archive(state), env, rng))
 
 
-def _archived(state: State, env: EnvSpec, rng: np.random.Generator) -> tuple[Member, ...]:
-    """Return the archived policies as members; only ARAC has some."""
-    archive = getattr(state, "archive", None)
+def _archived(archive: Archive | None, env: EnvSpec, rng: np.random.Generator) -> tuple[Member, ...]:
+    """Return the archived policies as members."""
     if archive is None or archive.size == 0:
         return ()
     policies = _one_by_one(take(archive.policies, np.arange(archive.size)))

@@ -20,6 +20,12 @@ class Config:
     preset_fields: ClassVar[tuple[str, ...]] = ()  # what this algorithm takes from a row of it
     # Other values than the defaults, by the preset that chooses them.
     named_presets: ClassVar[dict[str, dict[str, Any]]] = {"paper-letter": {}}
+    # Settings of the built-in stochastic policy; they have no effect on a custom policy.
+    policy_fields: ClassVar[frozenset[str]] = frozenset()
+    # The values in effect before these settings existed, where they differ from the defaults.
+    earlier_values: ClassVar[dict[str, Any]] = {}
+    # NumPy leaves of the state that files of format 1 lack; they begin with their initial values.
+    leaves_since_format_2: ClassVar[tuple[str, ...]] = ()
 
     tau: Share = 0.005
     """Step of the slowly moving target network towards the trained one."""
@@ -59,6 +65,11 @@ class Config:
                 fields=("batch_size", "replay_capacity"),
             )
 
+    @classmethod
+    def upgraded(cls, settings: dict[str, Any], action_size: int) -> dict[str, Any]:
+        """Return the settings of a run, which an earlier version may have written, converted to this version."""
+        return {**cls.earlier_values, **settings}
+
 
 @dataclass(frozen=True, kw_only=True)
 class DiscountConfig(Config):
@@ -80,6 +91,8 @@ class ExplorationConfig(Config):
 @dataclass(frozen=True, kw_only=True)
 class SoftConfig(ExplorationConfig, DiscountConfig):
     """Settings of the soft actor-critics."""
+
+    policy_fields: ClassVar[frozenset[str]] = frozenset({"flows", "sigma"})
 
     critic: CriticKind = "value"
     """value: twin Q, V and a target V (SAC v1, the paper's); twin: twin Q with targets of their own (SAC v2)."""

@@ -11,7 +11,7 @@ exists only once it is complete. The last two checkpoints are kept.
 import contextlib
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Generic, NamedTuple
@@ -103,6 +103,7 @@ def load(
     outline: StateT,
     differences: Callable[[dict[str, Any]], list[str]],
     replay: ReplayBuffer | None = None,
+    optional: Collection[str] = (),
 ) -> Loaded[StateT]:
     """Load the newest undamaged checkpoint and, if `replay` is given, its replay.
 
@@ -111,6 +112,7 @@ def load(
         outline: the outline of the expected state (see `pytree_io.outline`).
         differences: describes how a checkpoint's run differs from the expected one; empty if it does not.
         replay: an empty buffer to fill.
+        optional: leaves of the state that may be missing (see `pytree_io.from_arrays`).
 
     Raises:
         UserError: if there is no such checkpoint, or it has another configuration or a newer format.
@@ -124,7 +126,7 @@ def load(
                     f"{folder} was trained with another configuration than its config.toml says now "
                     f"({'; '.join(different)}): put that back, or begin another run with `arac train`."
                 )
-            state = read_state(path, found, outline)
+            state = read_state(path, found, outline, optional)
             if replay is not None:
                 fill(folder, found, replay)
             return Loaded(state, found, skipped)
@@ -136,13 +138,14 @@ def load(
     raise UserError(f"{folder} has no checkpoint to go on from{reasons}; start again with `arac train`.")
 
 
-def read_state(path: Path, found: Manifest, outline: StateT) -> StateT:
+def read_state(path: Path, found: Manifest, outline: StateT, optional: Collection[str] = ()) -> StateT:
     """Return the state of a checkpoint.
 
     Args:
         path: the checkpoint's folder.
         found: its manifest.
         outline: the outline of the expected state (see `pytree_io.outline`).
+        optional: leaves of the state that may be missing (see `pytree_io.from_arrays`).
 
     Raises:
         OSError, ValueError: if it is damaged, does not match the outline, or is not finite.
@@ -153,7 +156,7 @@ def read_state(path: Path, found: Manifest, outline: StateT) -> StateT:
         arrays = safetensors.numpy.load(data)
     except (SafetensorError, KeyError, TypeError) as error:
         raise ValueError(f"state.safetensors is not a safetensors file ({error})") from None
-    state = pytree_io.from_arrays(outline, arrays)
+    state = pytree_io.from_arrays(outline, arrays, optional)
     counters = found.env_steps, found.generation
     if (state.env_steps, state.generation) != counters or int(path.name) != state.env_steps:
         raise ValueError(f"it counts {state.env_steps} steps and {state.generation} generations, not {counters}")

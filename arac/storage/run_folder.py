@@ -99,7 +99,8 @@ class Run:
         Returns:
             The state, and a description of each checkpoint that was skipped and each metrics file that has changed.
         """
-        loaded = checkpoint.load(self.folder, outline, self.description.differences, replay)
+        optional = self.description.config.leaves_since_format_2
+        loaded = checkpoint.load(self.folder, outline, self.description.differences, replay, optional)
         with self.writing():
             checkpoint.clear_leftovers(self.folder)
             checkpoint.set_aside_after(self.folder, loaded.state.env_steps)
@@ -119,7 +120,9 @@ class Run:
         with self.writing():
             self._metrics.timing(state.env_steps, state.generation, seconds)
             if evaluation is not None:
-                self._metrics.evaluation(evaluation, getattr(state, "archive", None))
+                archive = self.description.algorithm.archive(state)
+                histograms = {} if archive is None else {"archive/fitness": archive.fitness[: archive.size]}
+                self._metrics.evaluation(evaluation, histograms)
 
     def metric_checksums(self) -> dict[str, Checksum]:
         """Return the checksum of each deterministic metrics file as it is now."""
