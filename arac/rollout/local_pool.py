@@ -17,7 +17,7 @@ from typing import Any
 from arac.envs import EnvSpec, can_be_imported, make, not_importable
 from arac.errors import EnvironmentFailure
 from arac.replay.episode import Episode
-from arac.rollout.episode import Failure, Task, played
+from arac.rollout.episode import EpisodeRequest, Failure, played
 from arac.utils.processes import how_it_ended, one_thread
 from arac.utils.progress import Progress
 
@@ -28,7 +28,7 @@ TRIES = 3
 
 
 class LocalPool:
-    """A pool of `workers` processes; with 0 workers, tasks run in this process. Results are in the order of the tasks.
+    """A pool of `workers` processes; with 0, episodes are played in this process. Results are in the order of requests.
 
     A worker that dies, or takes longer than `time_limit` seconds for an episode, is replaced and its episode run
     again, with the same result. Without workers there is no time limit.
@@ -73,34 +73,34 @@ class LocalPool:
         """The process ids of the current workers."""
         return [worker.pid for worker in self._workers]
 
-    def run(self, tasks: list[Task], progress: Progress) -> list[Episode]:
-        """Return the episode of each task.
+    def run(self, requests: list[EpisodeRequest], progress: Progress) -> list[Episode]:
+        """Return the episode of each request.
 
         Raises:
             EnvironmentFailure: if an environment raises, or an episode loses its worker `TRIES` times.
             Interrupted: if the run was asked to stop.
         """
-        return self._run_here(tasks, progress) if self._env is not None else self._run_on_workers(tasks, progress)
+        return self._run_here(requests, progress) if self._env is not None else self._run_on_workers(requests, progress)
 
-    def _run_here(self, tasks: list[Task], progress: Progress) -> list[Episode]:
+    def _run_here(self, requests: list[EpisodeRequest], progress: Progress) -> list[Episode]:
         results = []
-        for task in tasks:
+        for request in requests:
             progress.check()
-            results.append(episode_of(played(self._env, self._spec.low, self._spec.high, task), task, self._spec))
+            results.append(episode_of(played(self._env, self._spec.low, self._spec.high, request), request, self._spec))
             progress.advance()
         return results
 
-    def _run_on_workers(self, tasks: list[Task], progress: Progress) -> list[Episode]:
+    def _run_on_workers(self, requests: list[EpisodeRequest], progress: Progress) -> list[Episode]:
         results: dict[int, Episode] = {}
-        waiting = deque(range(len(tasks)))
-        losses: Counter[int] = Counter()  # workers lost, by task
-        playing: dict[int, int] = {}  # the task of each busy worker
-        while len(results) < len(tasks):
+        waiting = deque(range(len(requests)))
+        losses: Counter[int] = Counter()  # workers lost, by request
+        playing: dict[int, int] = {}  # the request of each busy worker
+        while len(results) < len(requests):
             progress.check()
             for slot, worker in enumerate(self._workers):
                 if slot not in playing and waiting:
                     playing[slot] = waiting.popleft()
-                    worker.give(tasks[playing[slot]])
+                    worker.give(requests[playing[slot]])
             ready = wait([self._workers[slot].pipe for slot in playing], timeout=0.2)
             for slot, number in list(playing.items()):
                 worker = self._workers[slot]
@@ -109,18 +109,18 @@ class LocalPool:
                 try:
                     if (answer := worker.answer()) is None:  # the worker has only reported that it is ready
                         continue
-                    results[number] = episode_of(answer, tasks[number], self._spec)
+                    results[number] = episode_of(answer, requests[number], self._spec)
                     progress.advance()
                 except WorkerLost as lost:
                     losses[number] += 1
-                    self._mourn(lost, tasks[number], losses[number], progress)
+                    self._mourn(lost, requests[number], losses[number], progress)
                     self._workers[slot] = self._new_worker()
                     waiting.appendleft(number)
                 del playing[slot]
-        return [results[number] for number in range(len(tasks))]
+        return [results[number] for number in range(len(requests))]
 
-    def _mourn(self, lost: "WorkerLost", task: Task, losses: int, progress: Progress) -> None:
-        what = f"{self._spec.id} lost its worker process in the {task}: it {lost.cause}"
+    def _mourn(self, lost: "WorkerLost", request: EpisodeRequest, losses: int, progress: Progress) -> None:
+        what = f"{self._spec.id} lost its worker process in the {request}: it {lost.cause}"
         if losses == TRIES:
             trace = f":\n{lost.trace}" if lost.trace else "."
             raise EnvironmentFailure(f"{what}, {losses} times in a row{trace}")
@@ -135,7 +135,7 @@ class LocalPool:
             self._env.close()
 
 
-def episode_of(answer: Episode | Failure, task: Task, spec: EnvSpec) -> Episode:
+def episode_of(answer: Episode | Failure, request: EpisodeRequest, spec: EnvSpec) -> Episode:
     """Return a worker's answer if it is an episode.
 
     Raises:
@@ -145,7 +145,7 @@ def episode_of(answer: Episode | Failure, task: Task, spec: EnvSpec) -> Episode:
         return answer
     if answer.explained:
         raise EnvironmentFailure(answer.text)
-    raise EnvironmentFailure(f"{spec.id} failed in the {task}:\n{answer.text.rstrip()}")
+    raise EnvironmentFailure(f"{spec.id} failed in the {request}:\n{answer.text.rstrip()}")
 
 
 class WorkerLost(Exception):
@@ -176,7 +176,7 @@ class Worker:
 
         Args:
             spec: the environment that the worker makes.
-            time_limit: seconds for each task; None for no limit.
+            time_limit: seconds for each request; None for no limit.
             module: the module that the process runs.
             variables: environment variables, in addition to those of this process.
             quiet: whether to keep its stderr for `WorkerLost.trace` instead of showing it.
@@ -209,10 +209,10 @@ class Worker:
     def pid(self) -> int:
         return self._process.pid
 
-    def give(self, task: Any) -> None:
-        """Send a task to the worker; its time limit counts from now."""
+    def give(self, request: Any) -> None:
+        """Send a request to the worker; its time limit counts from now."""
         self._set_deadline()
-        self._send(task)
+        self._send(request)
 
     def _set_deadline(self) -> None:
         limit = float("inf") if self._time_limit is None else self._time_limit
@@ -223,7 +223,7 @@ class Worker:
         return time.monotonic() > self._deadline
 
     def answer(self) -> Any:
-        """Return the answer to the task, or None if the worker only reports that it is ready and begins now.
+        """Return the answer to the request, or None if the worker only reports that it is ready and begins now.
 
         Raises:
             WorkerLost: if it has died or exceeded its time limit.
