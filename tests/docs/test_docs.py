@@ -159,7 +159,7 @@ def reproduced(tmp_path_factory):
 class RunHere:
     """A run of a series in this process, at once: others would read and compile everything anew."""
 
-    def __init__(self, job, parent, resources):
+    def __init__(self, job, parent, resources, turn):
         self._status = exit_status(lambda: carry_out(job, parent / job.name, resources.cpus))
 
     def poll(self):
