@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -36,6 +36,7 @@ class Policies:
     champion: int
     generation: int
     env_steps: int
+    archive: ClassVar[None] = None
 
     @property
     def members(self) -> int:
@@ -46,10 +47,6 @@ class Policies:
     def elites(self) -> np.ndarray:
         """The champion alone: rankings are not kept."""
         return np.array([self.champion])
-
-    @property
-    def archive(self) -> None:
-        """None: archives are not kept."""
 
 
 def policies_of(state: State, *, champion_only: bool) -> Policies:

@@ -11,10 +11,10 @@ exists only once it is complete. The last two checkpoints are kept.
 import contextlib
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, Generic, NamedTuple
+from typing import Any, NamedTuple
 
 import safetensors.numpy
 from safetensors import SafetensorError
@@ -26,6 +26,7 @@ from arac.replay.episode import Episode
 from arac.storage import manifest, pytree_io, replay_segments
 from arac.storage.manifest import Manifest, Segment
 from arac.storage.replay_segments import ReplayLog
+from arac.storage.run_spec import RunSpec
 from arac.utils.atomic_io import HEADER, Checksum, checksum, read_verified, sync_folder, write_durably
 
 KEPT = 2
@@ -33,19 +34,14 @@ KEPT = 2
 _NAME = re.compile("[0-9]{12}")
 
 
-class Loaded(NamedTuple, Generic[StateT]):
-    state: StateT
+class Loaded(NamedTuple):
+    state: State
     manifest: Manifest
     skipped: list[str]  # newer checkpoints that are damaged, and why, newest first
 
 
 def save(
-    folder: Path,
-    state: State,
-    log: ReplayLog,
-    cursor: ReplayCursor,
-    metrics: dict[str, Checksum],
-    run: dict[str, Any],
+    folder: Path, state: State, log: ReplayLog, cursor: ReplayCursor, metrics: dict[str, Checksum], run: dict[str, Any]
 ) -> Path:
     """Write a checkpoint and return its folder. If it fails, nothing is left.
 
@@ -58,7 +54,8 @@ def save(
         run: everything that the results depend on; `load` compares it.
     """
     target = folder / "checkpoints" / f"{state.env_steps:012d}"
-    new = log.unsaved_until(cursor)
+    temporary = target.with_name(f".{target.name}.tmp")
+    new = list(islice(log.unsaved, cursor.episodes - log.first_unsaved))
     episodes = replay_segments.pack(new) if new else b""
     added = [Segment(log.first_unsaved, len(new), checksum(episodes))] if new else []
     files = [segment for segment in [*log.saved, *added] if segment.first + segment.episodes > cursor.first_episode]
@@ -68,9 +65,15 @@ def save(
         for segment in added:
             (folder / "replay").mkdir(exist_ok=True)
             write_durably(folder / "replay" / segment.name, episodes)
-        _write_folder(target, {"state.safetensors": data, "manifest.json": described.to_bytes()})
+        _remove(temporary)
+        temporary.mkdir(parents=True)
+        write_durably(temporary / "state.safetensors", data)
+        write_durably(temporary / "manifest.json", described.to_bytes())
+        _remove(target)  # exists only if an earlier save of this state failed after its rename
+        temporary.rename(target)
     except BaseException:
         if not target.exists():  # else a signal to stop came after the rename: the checkpoint is complete
+            _remove(temporary)
             for segment in added:
                 (folder / "replay" / segment.name).unlink(missing_ok=True)
         raise
@@ -83,45 +86,23 @@ def save(
     return target
 
 
-def _write_folder(target: Path, contents: dict[str, bytes]) -> None:
-    """Write files into a temporary folder and rename it; if that fails, remove the temporary folder."""
-    temporary = target.with_name(f".{target.name}.tmp")
-    try:
-        _remove(temporary)
-        temporary.mkdir(parents=True)
-        for name, data in contents.items():
-            write_durably(temporary / name, data)
-        _remove(target)  # exists only if an earlier save of this state failed after its rename
-        temporary.rename(target)
-    except BaseException:
-        _remove(temporary)
-        raise
-
-
-def load(
-    folder: Path,
-    outline: StateT,
-    differences: Callable[[dict[str, Any]], list[str]],
-    replay: ReplayBuffer | None = None,
-    optional: Collection[str] = (),
-) -> Loaded[StateT]:
+def load(folder: Path, spec: RunSpec, replay: ReplayBuffer | None = None) -> Loaded:
     """Load the newest undamaged checkpoint and, if `replay` is given, its replay.
 
     Args:
         folder: the run folder.
-        outline: the outline of the expected state (see `pytree_io.outline`).
-        differences: describes how a checkpoint's run differs from the expected one; empty if it does not.
+        spec: the specification of the run.
         replay: an empty buffer to fill.
-        optional: leaves of the state that may be missing (see `pytree_io.from_arrays`).
 
     Raises:
-        UserError: if there is no such checkpoint, or it has another configuration or a newer format.
+        UserError: if there is none, it has another configuration or a newer format, or memory is too small for it.
     """
+    outline, optional = spec.outline(), spec.config.leaves_since_format_2
     skipped: list[str] = []
     for path in reversed(list_checkpoints(folder)):
         try:
             found = manifest.read(path / "manifest.json")
-            if different := differences(found.run):
+            if different := spec.differences(found.run):
                 raise UserError(
                     f"{folder} was trained with another configuration than its config.toml says now "
                     f"({'; '.join(different)}): put that back, or begin another run with `arac train`."
@@ -145,7 +126,7 @@ def read_state(path: Path, found: Manifest, outline: StateT, optional: Collectio
         path: the checkpoint's folder.
         found: its manifest.
         outline: the outline of the expected state (see `pytree_io.outline`).
-        optional: leaves of the state that may be missing (see `pytree_io.from_arrays`).
+        optional: leaves that may be missing (see `pytree_io.from_arrays`).
 
     Raises:
         OSError, ValueError: if it is damaged, does not match the outline, or is not finite.

@@ -18,10 +18,7 @@ def to_arrays(tree: object) -> dict[str, np.ndarray]:
 def from_arrays(outline: Tree, arrays: dict[str, np.ndarray], optional: Collection[str] = ()) -> Tree:
     """Return a tree with the structure of `outline` and the leaves of `arrays`.
 
-    Args:
-        outline: the structure.
-        arrays: the leaves, by name.
-        optional: NumPy leaves that `arrays` may lack; they are then those of the outline, which holds initial values.
+    The NumPy leaves named in `optional` may be missing: the outline holds their initial values.
 
     Raises:
         ValueError: if names, shapes or types are not the outline's.

@@ -8,6 +8,7 @@ import shutil
 import stat
 import time
 import tomllib
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -17,7 +18,7 @@ from typing import Any
 
 import tomli_w
 
-from arac.algorithms.base import Evaluation, State, StateT
+from arac.algorithms.base import Evaluation, State
 from arac.envs import Maker
 from arac.errors import StorageFailure, UserError
 from arac.models.policies.custom import CustomPolicy
@@ -79,7 +80,7 @@ class Run:
                 _clear_beginning(folder)
                 _mark_beginning(folder)
                 run._metrics.begin()
-                run.replay_log = ReplayLog.of(replay)
+                run.replay_log = ReplayLog(replay.cursor.first_episode, deque(replay.episodes()))
                 run.save(state, replay.cursor, run.metric_checksums())
                 write_durably(folder / "config.toml", config)
                 (folder / _BEGINNING).unlink()
@@ -89,18 +90,16 @@ class Run:
             raise
         return run
 
-    def restore(self, outline: StateT, replay: ReplayBuffer) -> tuple[StateT, list[str]]:
+    def restore(self, replay: ReplayBuffer) -> tuple[State, list[str]]:
         """Restore state, replay and metrics of the newest undamaged checkpoint.
 
         Args:
-            outline: the outline of the state (see `pytree_io.outline`).
             replay: an empty buffer to fill.
 
         Returns:
             The state, and a description of each checkpoint that was skipped and each metrics file that has changed.
         """
-        optional = self.description.config.leaves_since_format_2
-        loaded = checkpoint.load(self.folder, outline, self.description.differences, replay, optional)
+        loaded = checkpoint.load(self.folder, self.description, replay)
         with self.writing():
             checkpoint.clear_leftovers(self.folder)
             checkpoint.set_aside_after(self.folder, loaded.state.env_steps)

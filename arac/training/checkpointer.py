@@ -52,8 +52,7 @@ class Checkpointer:
     def save(self, state: State) -> Path | None:
         """Write a checkpoint of the state of the last complete generation, and return its folder.
 
-        Returns None if there is no run folder, the state is already saved, or a signal to stop came while the
-        generation was recorded: it is then played again.
+        Returns None without a run folder, if it is already saved, or if a signal to stop came while it was recorded.
         """
         if self._run is None or state.env_steps != self._end.env_steps:
             return None

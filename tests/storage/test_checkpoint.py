@@ -1,5 +1,6 @@
 import json
 import os
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -46,7 +47,9 @@ RUN = {"algorithm": "arac", "environment": {"id": "Hopper-v5"}, "config": {"flow
 
 
 def load(folder, template=TEMPLATE, differences=()):
-    return checkpoint.load(folder, template, lambda run: list(differences), Replay())
+    config = SimpleNamespace(leaves_since_format_2=())
+    spec = SimpleNamespace(outline=lambda: template, differences=lambda run: list(differences), config=config)
+    return checkpoint.load(folder, spec, Replay())
 
 
 class Replay(ReplayBuffer):
