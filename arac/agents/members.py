@@ -1,10 +1,12 @@
-"""The members of a population as separate agents, each of which can act independently."""
+"""The members of a population as separate agents, each of which can act independently, and their evaluation."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from arac.algorithms.base import State
@@ -17,7 +19,11 @@ from arac.models.policies.custom import CustomPolicyAdapter
 from arac.models.stacked import members, take
 from arac.population.archive import Archive
 from arac.rollout.episode import rescale_action
+from arac.rollout.local_pool import LocalPool
+from arac.rollout.rollouts import Rollouts
 from arac.storage import export
+from arac.storage.run_spec import RunSpec, check_seed
+from arac.utils.progress import Progress
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +73,40 @@ class Member:
                 `path`.
         """
         export.write(Path(path), self.policy, self.env)
+
+
+class Score(NamedTuple):
+    """The returns of whole episodes that were played without exploration noise.
+
+    `mean` and `std` are over `returns`; `returns` and `lengths` have an entry per episode.
+    """
+
+    mean: float
+    std: float
+    returns: np.ndarray
+    lengths: np.ndarray
+
+
+def score(
+    policy: Policy, spec: RunSpec, episodes: int, seed: int, reset_seeds: Sequence[int] | None, progress: Progress
+) -> Score:
+    """Evaluate a policy, with the arguments and errors of `Agent.evaluate`."""
+    if reset_seeds is not None:
+        episodes = len(reset_seeds)
+    if episodes < 1:
+        raise UserError(f"episodes must be at least 1, got {episodes}.")
+    for one in (seed, *(() if reset_seeds is None else reset_seeds)):
+        check_seed(one)
+    spec.check_found()
+    config = spec.config
+    with LocalPool(spec.env, min(config.worker_count(), episodes), config.episode_limit()) as pool:
+        rollouts = Rollouts(pool, spec.seed, progress)
+        if reset_seeds is not None:
+            played = rollouts.evaluate_on(policy, reset_seeds)
+        else:
+            [played] = rollouts.evaluate(jax.tree.map(lambda leaf: leaf[None], policy), seed, episodes, stream="fresh")
+    returns = np.array([episode.total for episode in played])
+    return Score(float(returns.mean()), float(returns.std()), returns, np.array([len(e) for e in played]))
 
 
 class Members(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_type_hints
 
 from arac.errors import UserError
 from arac.models.critics import CriticKind
+from arac.utils.processes import cores
 from arac.utils.validation import Bounds, Count, Natural, NonNegative, Share, check_value
 
 
@@ -64,6 +65,14 @@ class Config:
                 f"batch_size ({self.batch_size}) must not exceed replay_capacity ({self.replay_capacity}).",
                 fields=("batch_size", "replay_capacity"),
             )
+
+    def worker_count(self) -> int:
+        """Return the number of worker processes."""
+        return len(cores()) if self.workers == "auto" else self.workers
+
+    def episode_limit(self) -> float | None:
+        """Return the seconds that an episode may take, or None if there is no limit."""
+        return None if self.episode_timeout == "none" else self.episode_timeout
 
     @classmethod
     def upgraded(cls, settings: dict[str, Any], action_size: int) -> dict[str, Any]:

@@ -185,10 +185,7 @@ def read(folder: Path, name: str) -> Record:
             policy=_policy(table.get("policy")),
             seed=whole(table["seed"]),
             planned=whole(table["steps"]),
-            settings={
-                **find(_known(table["algorithm"])).config.earlier_values,
-                **named(table["config"], "config"),
-            },
+            settings={**find(_known(table["algorithm"])).config.earlier_values, **named(table["config"], "config")},
             versions={name: str(value) for name, value in named(table.get("versions", {}), "versions").items()},
             rows=rows,
             steps_done=steps_done,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import numpy as np
 import tyro
@@ -13,8 +13,11 @@ from arac.errors import UserError
 
 if TYPE_CHECKING:
     from arac.envs import EnvSpec
+    from arac.models.policies import Policy
     from arac.replay.episode import Episode
     from arac.rollout.episode import EpisodeRequest
+
+    Requests: TypeAlias = list[list[EpisodeRequest]]  # by episode, then by member
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ def play(argv: list[str]) -> None:
     env = limited(agent.env, args.max_steps)
     print(f"{agent.algorithm.title} on {env.id}, trained for {agent.state.env_steps:,} steps", flush=True)
     requests = _requests(policies, agent.description.seed, args)
-    unseen = _played(env, requests, agent._episode_limit())
+    unseen = _played(env, requests, agent.config.episode_limit())
     order = top_k(np.mean([[one.total for one in episodes] for episodes in unseen], axis=0), len(policies)).tolist()
     cast = [member for member in order if member in chosen]  # best first
 
@@ -98,21 +101,19 @@ def _chosen(member: str, champion: int, size: int) -> list[int]:
     return [int(member)]
 
 
-def _requests(policies: list[Any], run_seed: int, args: PlayArgs) -> list[list["EpisodeRequest"]]:
+def _requests(policies: list["Policy"], run_seed: int, args: PlayArgs) -> "Requests":
     """Return requests by episode, then by member: all members play the champion's episodes of `arac evaluate`."""
     from arac.rollout.episode import EpisodeRequest
     from arac.rollout.rollouts import start_of
 
-    def request(policy: Any, episode: int) -> EpisodeRequest:
-        start = start_of(run_seed, "fresh", args.seed, episode)
-        return EpisodeRequest(
-            policy, "mode", run_seed, "fresh", (0, args.seed, episode), record=False, reset_seed=start
-        )
-
-    return [[request(one, episode) for one in policies] for episode in range(args.episodes)]
+    starts = [start_of(run_seed, "fresh", args.seed, number) for number in range(args.episodes)]
+    return [
+        [EpisodeRequest(one, "mode", run_seed, "fresh", (0, args.seed, number), False, start) for one in policies]
+        for number, start in enumerate(starts)
+    ]
 
 
-def _played(env: "EnvSpec", requests: list[list["EpisodeRequest"]], time_limit: float | None) -> list[list["Episode"]]:
+def _played(env: "EnvSpec", requests: "Requests", time_limit: float | None) -> list[list["Episode"]]:
     """Play all episodes without rendering, which is quick: it gives the ranks and the length of the video."""
     from arac.rollout.local_pool import LocalPool
     from arac.training.display import episode_bar
@@ -128,7 +129,7 @@ def _played(env: "EnvSpec", requests: list[list["EpisodeRequest"]], time_limit: 
 
 
 def _filmed(
-    env: "EnvSpec", requests: list[list["EpisodeRequest"]], cast: list[int], labels: list[str], path: Path, steps: int
+    env: "EnvSpec", requests: "Requests", cast: list[int], labels: list[str], path: Path, steps: int
 ) -> Iterator[tuple[int, int, "Episode"]]:
     """Write the video, then yield the number, the member and the record of each episode."""
     from arac.training.display import episode_bar
@@ -145,9 +146,7 @@ def _filmed(
             yield number, member, episode
 
 
-def _shown(
-    env: "EnvSpec", requests: list[list["EpisodeRequest"]], cast: list[int]
-) -> Iterator[tuple[int, int, "Episode"]]:
+def _shown(env: "EnvSpec", requests: "Requests", cast: list[int]) -> Iterator[tuple[int, int, "Episode"]]:
     """Play in a window until it is closed; yield number, member and record of each episode once it has ended."""
     from arac.video import show
 

@@ -4,12 +4,16 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, get_args
 
 import tyro
 
 from arac.cli.common import can_print, keyword_arguments, parse, peek, program, say, terminal_width
 from arac.errors import EnvironmentFailure, Interrupted, NotFinite, StorageFailure
+
+if TYPE_CHECKING:
+    from arac.agents.agent import Agent
+    from arac.algorithms.config import Config
 
 ConfigT = TypeVar("ConfigT")
 Result = TypeVar("Result")
@@ -111,7 +115,7 @@ def train(argv: list[str]) -> None:
         preset if preset in get_args(presets.Preset) else "paper"
     )  # an invalid preset is refused below, with all other flags
 
-    def read(env_id: str) -> TrainArgs[Any]:
+    def read(env_id: str) -> "TrainArgs[Config]":
         defaults, _ = presets.configured(algorithm.config, env_id, {}, preset=preset)
         start = TrainArgs(env_id or tyro.MISSING, defaults, algorithm.name, steps=presets.default_steps(env_id))
         return parse(TrainArgs[algorithm.config], "train", argv, start)  # type: ignore[name-defined]
@@ -195,7 +199,7 @@ def _run(folder: Path, work: Callable[[], Result]) -> Result:
         raise StorageFailure(f"{error} When that is mended, go on with: {how}") from None
 
 
-def _say_what_starts(agent: Any, steps: int, folder: Path) -> None:
+def _say_what_starts(agent: "Agent", steps: int, folder: Path) -> None:
     env, preset = agent.env, agent.description.preset
     settings = "plain defaults, with your flags"
     if preset:
@@ -207,7 +211,7 @@ def _say_what_starts(agent: Any, steps: int, folder: Path) -> None:
     print(f"{steps:,} environment steps, seed {agent.description.seed}, into {folder}", flush=True)
 
 
-def _say_if_stopped(agent: Any, steps: int) -> None:
+def _say_if_stopped(agent: "Agent", steps: int) -> None:
     """Print that the run ended early; of the command's callbacks only `StopAtReturn` can end it."""
     if agent.state.env_steps < steps:
         print(
@@ -215,7 +219,7 @@ def _say_if_stopped(agent: Any, steps: int) -> None:
         )
 
 
-def _say_what_came_out(agent: Any, folder: Path) -> None:
+def _say_what_came_out(agent: "Agent", folder: Path) -> None:
     from arac.analysis import run_curve
     from arac.storage import metrics
 

@@ -3,13 +3,16 @@
 import math
 import traceback
 from collections.abc import Generator, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from arac.errors import EnvironmentFailure
 from arac.replay.episode import Acting, Episode
 from arac.utils.rng import stream_rng
+
+if TYPE_CHECKING:
+    from arac.models.policies import Policy
 
 # Parameters of the Ornstein-Uhlenbeck process behind `drift`, as in DDPG and ERL.
 _DRIFT_THETA, _DRIFT_SIGMA = 0.15, 0.2
@@ -19,7 +22,7 @@ _HOLD_EXPONENT = 1.5  # of the zeta distribution of the number of steps for whic
 class EpisodeRequest(NamedTuple):
     """A request for an episode. Playing the same request again gives the same episode, on any worker."""
 
-    policy: Any  # with NumPy leaves
+    policy: "Policy | None"  # with NumPy leaves; None for random actions
     acting: Acting
     seed: int
     stream: str
@@ -137,6 +140,7 @@ def _next_noise(acting: Acting, noise: np.ndarray, rng: np.random.Generator) -> 
 def _choose(request: EpisodeRequest, observation: np.ndarray, noise: np.ndarray) -> np.ndarray:
     if request.acting == "random":
         return noise
+    assert request.policy is not None
     return request.policy.mode(observation) if request.acting == "mode" else request.policy.act(observation, noise)
 
 

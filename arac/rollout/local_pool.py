@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections import Counter, deque
 from multiprocessing.connection import Connection, wait
-from types import TracebackType
 from typing import Any
 
 from arac.envs import EnvSpec, can_be_imported, make, not_importable
@@ -42,7 +41,7 @@ class LocalPool:
         self._workers: list[Worker] = []
         try:
             for _ in range(workers):
-                self._workers.append(self._new_worker())
+                self._workers.append(Worker(spec, time_limit))
         except BaseException:
             self.close()
             raise
@@ -57,15 +56,10 @@ class LocalPool:
         if workers > 0 and not can_be_imported(spec):
             raise not_importable(spec.id)
 
-    def _new_worker(self) -> "Worker":
-        return Worker(self._spec, self._time_limit)
-
     def __enter__(self) -> "LocalPool":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self.close()
 
     @property
@@ -114,7 +108,7 @@ class LocalPool:
                 except WorkerLost as lost:
                     losses[number] += 1
                     self._mourn(lost, requests[number], losses[number], progress)
-                    self._workers[slot] = self._new_worker()
+                    self._workers[slot] = Worker(self._spec, self._time_limit)
                     waiting.appendleft(number)
                 del playing[slot]
         return [results[number] for number in range(len(requests))]

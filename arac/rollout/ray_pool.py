@@ -5,8 +5,7 @@ import os
 import sys
 import uuid
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import mujoco
@@ -14,6 +13,7 @@ import numpy as np
 
 from arac.envs import EnvSpec, make
 from arac.errors import EnvironmentFailure
+from arac.models.policies import Policy
 from arac.replay.episode import Episode
 from arac.rollout.episode import EpisodeRequest, Failure, played
 from arac.rollout.local_pool import START_UP, TRIES, episode_of
@@ -21,6 +21,7 @@ from arac.utils import ray_utils
 from arac.utils.processes import ONE_THREAD
 from arac.utils.progress import Progress
 
+Policies: TypeAlias = list[Policy | None]  # None for random actions
 # The environment of this worker process, by the name of its pool: Ray reuses worker processes for later pools.
 _made: dict[str, Any] = {}
 
@@ -47,9 +48,7 @@ class RayPool:
     def __enter__(self) -> "RayPool":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self._stack.close()
 
     def run(self, requests: list[EpisodeRequest], progress: Progress) -> list[Episode]:
@@ -62,16 +61,10 @@ class RayPool:
         policies = {id(request.policy): request.policy for request in requests}
         places = {key: place for place, key in enumerate(policies)}
         there = self._sent(list(policies.values()))
+        bare = [(places[id(request.policy)], request._replace(policy=None)) for request in requests]
         numbers = {
-            self._play.remote(
-                self._name,
-                self._spec_there,
-                there,
-                places[id(request.policy)],
-                request._replace(policy=None),
-                self._time_limit,
-            ): number
-            for number, request in enumerate(requests)
+            self._play.remote(self._name, self._spec_there, there, *one, self._time_limit): number
+            for number, one in enumerate(bare)
         }
         results: dict[int, Episode] = {}
         under_way = list(numbers)
@@ -88,7 +81,7 @@ class RayPool:
                 self._ray.cancel(reference, force=True)
         return [results[number] for number in range(len(requests))]
 
-    def _sent(self, policies: list[Any]) -> Any:
+    def _sent(self, policies: Policies) -> Any:
         """Put policies into the object store, unless they are those sent last, and return their reference.
 
         They often are: a generation is evaluated and then collects with the same policies.
@@ -127,7 +120,7 @@ def _users_modules() -> str:
 
 
 def _play(
-    pool: str, spec: EnvSpec, policies: list[Any], place: int, request: EpisodeRequest, time_limit: float | None
+    pool: str, spec: EnvSpec, policies: Policies, place: int, request: EpisodeRequest, time_limit: float | None
 ) -> Episode | Failure:
     """Run one episode on a worker, which writes a traceback and exits after `time_limit`, even while in C code."""
     try:

@@ -80,19 +80,11 @@ class Rollouts:
         starts: Sequence[int] | None = None,
         noise_hold: int = 1,
     ) -> list[Episode]:
+        resets = [None] * episodes if starts is None else starts
         requests = [
-            EpisodeRequest(
-                policy,
-                acting,
-                self._seed,
-                stream,
-                (member, generation, episode),
-                record,
-                None if starts is None else starts[episode],
-                noise_hold,
-            )
+            EpisodeRequest(policy, acting, self._seed, stream, (member, generation, episode), record, reset, noise_hold)
             for member, policy in enumerate(members(population))
-            for episode in range(episodes)
+            for episode, reset in enumerate(resets)
         ]
         return self._play(phase, requests)
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from arac.envs import EnvSpec, can_be_imported, is_found, make, name_of
 from arac.errors import EnvironmentFailure, UserError
+from arac.models.policies import Policy
 from arac.replay.episode import Episode
 from arac.rollout.episode import EpisodeRequest
 from arac.rollout.local_pool import START_UP, Worker, WorkerLost
@@ -23,7 +24,7 @@ from arac.video.scenes import CannotDraw, Film, Shot
 
 def film(
     env: EnvSpec,
-    policies: Sequence[Any],
+    policies: Sequence[Policy],
     labels: Sequence[str],
     path: Path,
     *,
