@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from arac import envs as envs  # registers our tasks with Gymnasium
 
 if TYPE_CHECKING:
-    from arac.agents.agent import Agent, Score
+    from arac.agents.agent import Agent
     from arac.agents.classes import ARAC, CEMTD3, CERL, ERL, SAC, SACNF, TD3, load, resume
+    from arac.agents.members import Score
     from arac.errors import EnvironmentFailure, StorageFailure, UserError
     from arac.sweeps import sweep
 
@@ -32,7 +33,8 @@ __all__ = [
     "sweep",
 ]
 _MODULES = {
-    **dict.fromkeys(("Agent", "Score"), "arac.agents.agent"),
+    "Agent": "arac.agents.agent",
+    "Score": "arac.agents.members",
     **dict.fromkeys(("EnvironmentFailure", "StorageFailure", "UserError"), "arac.errors"),
     "sweep": "arac.sweeps",
 }

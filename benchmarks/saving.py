@@ -21,6 +21,7 @@ from arac import ARAC
 from arac.replay.buffer import ReplayBuffer
 from arac.storage import checkpoint
 from arac.storage.metrics import DETERMINISTIC_FILES
+from arac.storage.replay_segments import ReplayLog
 from arac.utils.atomic_io import checksum
 from benchmarks.speed.machine import processor, random_episode
 
@@ -48,7 +49,8 @@ def main() -> None:
 def growth() -> list[dict[str, Any]]:
     """Time saves into one folder while replay fills up, and return the median of the last five at each size."""
     agent, rng = ARAC("Hopper-v5"), np.random.default_rng(0)
-    replay = ReplayBuffer(1_000_000, agent.env.observation_size, agent.env.action_size)
+    replay, log = ReplayBuffer(1_000_000, agent.env.observation_size, agent.env.action_size), ReplayLog()
+    replay.on_add = log.unsaved.append
     identity, times, rows = agent.description.identity(), [], []
     print(f"{'stored':>12}{'save (ms)':>12}")
     with tempfile.TemporaryDirectory() as folder:
@@ -56,7 +58,7 @@ def growth() -> list[dict[str, Any]]:
             replay.extend(random_episode(rng, *replay.sizes, 1000) for _ in range(INTERVAL // 1000))
             state = type(agent.state)(**{**vars(agent.state), "env_steps": stored})
             began = time.perf_counter()
-            checkpoint.save(Path(folder), state, replay, replay.mark, METRICS, identity)
+            checkpoint.save(Path(folder), state, log, replay.cursor, METRICS, identity)
             times.append(1000 * (time.perf_counter() - began))
             if stored in SIZES:
                 rows.append({"stored": stored, "save_ms": statistics.median(times[-5:])})

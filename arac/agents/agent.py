@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 
-import jax
 import numpy as np
 
 from arac import envs
-from arac.agents.members import Member, Members
-from arac.algorithms.base import Context, Evaluation, State, init_replay
+from arac.agents.members import Member, Members, Score, score
+from arac.algorithms.base import Context, State, StateT, init_replay
+from arac.algorithms.config import Config
 from arac.algorithms.presets import configured
 from arac.algorithms.registry import Algorithm
 from arac.envs import EnvSpec, Maker
@@ -34,27 +34,13 @@ from arac.training.callbacks.base import Callback, Callbacks, as_list, informed
 from arac.training.checkpointer import Checkpointer
 from arac.training.display import Pace, choose
 from arac.utils import ray_utils
-from arac.utils.processes import cores
 from arac.utils.progress import Progress
 from arac.utils.validation import check_steps
 
-# Settings of the built-in stochastic policy; they have no effect on a custom policy.
-_OF_FLOW_POLICIES = {"flows", "sigma", "ar_base"}
+ConfigT = TypeVar("ConfigT", bound=Config)
 
 
-class Score(NamedTuple):
-    """The returns of whole episodes that were played without exploration noise.
-
-    `mean` and `std` are over `returns`; `returns` and `lengths` have an entry per episode.
-    """
-
-    mean: float
-    std: float
-    returns: np.ndarray
-    lengths: np.ndarray
-
-
-class Agent:
+class Agent(Generic[ConfigT, StateT]):
     """Base class of the agents: an algorithm on an environment, with its settings and what it has learned."""
 
     algorithm: ClassVar[Algorithm]
@@ -89,18 +75,18 @@ class Agent:
         """
         spec = envs.check(env, max_episode_steps=max_episode_steps, kwargs=env_kwargs)
         settings, row = configured(self.algorithm.config, spec.id, config, preset=preset)
-        if policy is not None and (idle := config.keys() & _OF_FLOW_POLICIES):
+        if policy is not None and (idle := config.keys() & self.algorithm.config.policy_fields):
             raise UserError(f"{sorted(idle)[0]} has no effect on a custom policy: omit it.", fields=tuple(sorted(idle)))
         check_policy(policy, self.algorithm, spec)
         description = RunSpec(self.algorithm, spec, check_seed(seed), settings, row, policy)
         description.outline()  # raises if the state does not fit into memory
         self._set_up(description, description.first_state())
 
-    def _set_up(self, description: RunSpec, state: Any) -> None:
+    def _set_up(self, description: RunSpec, state: State, fitness: np.ndarray | None = None) -> None:
         self.description = description
-        self.state = state
+        self.state = cast(StateT, state)
+        self._fitness = fitness  # of the current state, if it was evaluated
         self._replay: ReplayBuffer | None = None
-        self._fitness: np.ndarray | None = None  # of the current state, if it was evaluated
         self._cast: Members | None = None  # cache: the members of the state they were made for
         self._noise = np.random.default_rng(description.seed)
 
@@ -109,9 +95,9 @@ class Agent:
         return f"{type(self).__name__}({self.env.id!r}, seed={self.description.seed}, {steps})"
 
     @property
-    def config(self) -> Any:
+    def config(self) -> ConfigT:
         """The algorithm's settings."""
-        return self.description.config
+        return cast(ConfigT, self.description.config)
 
     @property
     def env(self) -> EnvSpec:
@@ -135,7 +121,7 @@ class Agent:
 
     def _members(self) -> Members:
         if self._cast is None or self._cast.state is not self.state:
-            self._cast = Members.of(self.state, self.env, self._noise, self._fitness)
+            self._cast = Members.of(self.algorithm, self.state, self.env, self._noise, self._fitness)
         return self._cast
 
     @property
@@ -186,8 +172,7 @@ class Agent:
             if self.config.rollouts == "ray":
                 ray_utils.check()
             else:
-                LocalPool.check(self.env, self._workers())
-            self.replay.forget_files()
+                LocalPool.check(self.env, self.config.worker_count())
             run = Run.create(Path(run_dir), self.description, target, self.state, self.replay)
         with nullcontext() if run is None else closing(run):
             self._train(target, run, progress_bar, callbacks)
@@ -238,18 +223,15 @@ class Agent:
         cls._check_kind(description, folder, "resume")
         loop.check_run(description, target)
         loop.check_memory(description)
-        chosen = {"workers": workers, "rollouts": rollouts}
-        changed: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
-        here = replace(description, config=replace(description.config, **changed))
+        here = _played_by(description, workers=workers, rollouts=rollouts)
         here.check_found()
-        outline = description.outline()
         with closing(Run(folder, description)) as run:
             replay = init_replay(description.config, description.env)
-            state, found = run.restore(outline, replay)
+            state, found = run.restore(replay)
             if target > goal:
                 run.set_total_steps(target)
-            agent = cls._made(here, state, replay)
-            agent._fitness = fitness_at(folder, state.env_steps)
+            agent = cls._made(here, state, fitness_at(folder, state.env_steps))
+            agent._replay = replay
             for sentence in [*found, *_version_notes(folder)]:
                 log(sentence)
             reached = agent.state.env_steps
@@ -265,31 +247,25 @@ class Agent:
         with timed_compiling() as compiling:
             pace = Pace(self.state.env_steps, target, self.config.warmup_steps, compiling)
             title = f"{self.algorithm.title} · {self.env.id} · seed {self.description.seed}"
-            display = choose(progress, pace, title, getattr(self.config, "archive_capacity", None), show=show)
+            archive = self.algorithm.archive(self.state)
+            display = choose(progress, pace, title, None if archive is None else archive.capacity, show=show)
             told = informed(callbacks, self, run.folder if run else None)
             with progress.handle_signals(), self._training_pool() as pool, display, told as callback_list:
                 rollouts = Rollouts(pool, self.description.seed, progress)
                 context = Context(self.config, self.env, self.description.seed, target, self.replay, rollouts, progress)
-                checkpointer = Checkpointer(context, run, self)
-                callback_list.outcome = loop.train(self.algorithm, context, checkpointer, display, callback_list)
+                checkpointer = Checkpointer(context, run, self.state)
+                generations = loop.train(self.algorithm, context, self.state, checkpointer, display, callback_list)
+                with closing(generations):
+                    for state, evaluation in generations:
+                        self.state = cast(StateT, state)
+                        self._fitness = None if evaluation is None else evaluation.fitness
         if callback_list.outcome == "interrupted":
             raise Interrupted
 
-    def _update_state(self, state: State, evaluation: Evaluation | None) -> None:
-        """Set the current state and its fitness. Called by the training loop."""
-        self.state = state
-        self._fitness = None if evaluation is None else evaluation.fitness
-
     def _training_pool(self) -> LocalPool | RayPool:
         if self.config.rollouts == "ray":
-            return RayPool(self.env, self._episode_limit())
-        return LocalPool(self.env, self._workers(), self._episode_limit())
-
-    def _episode_limit(self) -> float | None:
-        return None if self.config.episode_timeout == "none" else self.config.episode_timeout
-
-    def _workers(self) -> int:
-        return len(cores()) if self.config.workers == "auto" else self.config.workers
+            return RayPool(self.env, self.config.episode_limit())
+        return LocalPool(self.env, self.config.worker_count(), self.config.episode_limit())
 
     def predict(
         self, observation: Any, state: None = None, episode_start: Any = None, deterministic: bool = False
@@ -323,22 +299,7 @@ class Agent:
             UserError: if there are no episodes to play, or a seed is invalid.
             EnvironmentFailure: if the environment fails.
         """
-        if reset_seeds is not None:
-            episodes = len(reset_seeds)
-        if episodes < 1:
-            raise UserError(f"episodes must be at least 1, got {episodes}.", fields=("episodes",))
-        for one in (seed, *(() if reset_seeds is None else reset_seeds)):
-            check_seed(one)
-        self.description.check_found()
-        with LocalPool(self.env, min(self._workers(), episodes), self._episode_limit()) as pool:
-            rollouts = Rollouts(pool, self.description.seed, progress or Progress())
-            if reset_seeds is not None:
-                played = rollouts.evaluate_on(self.champion.policy, reset_seeds)
-            else:
-                champion = jax.tree.map(lambda leaf: leaf[None], self.champion.policy)
-                [played] = rollouts.evaluate(champion, seed, episodes, stream="fresh")
-        returns = np.array([episode.total for episode in played])
-        return Score(float(returns.mean()), float(returns.std()), returns, np.array([len(e) for e in played]))
+        return score(self.champion.policy, self.description, episodes, seed, reset_seeds, progress or Progress())
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write the champion to one npz file of plain arrays, to act without JAX and without arac.
@@ -399,12 +360,10 @@ class Agent:
             return cls._made(description, state)
         description, _ = run_folder.read(path, env, policy)
         cls._check_kind(description, path)
-        state, _, skipped = checkpoint.load(path, description.outline(), description.differences)
+        state, _, skipped = checkpoint.load(path, description)
         for reason in skipped:
             log(f"skipped {reason}")
-        agent = cls._made(description, state)
-        agent._fitness = fitness_at(path, state.env_steps)
-        return agent
+        return cls._made(description, state, fitness_at(path, state.env_steps))
 
     @classmethod
     def _check_kind(cls, description: RunSpec, path: Path, call: str = "load") -> None:
@@ -413,11 +372,16 @@ class Agent:
             raise UserError(f"{path} holds an agent of {found}, not of {wanted}; {call} it with arac.{call}.")
 
     @classmethod
-    def _made(cls, description: RunSpec, state: State, replay: ReplayBuffer | None = None) -> Self:
+    def _made(cls, description: RunSpec, state: State, fitness: np.ndarray | None = None) -> Self:
         agent = cls.__new__(cls)
-        agent._set_up(description, state)
-        agent._replay = replay
+        agent._set_up(description, state, fitness)
         return agent
+
+
+def _played_by(description: RunSpec, **chosen: Any) -> RunSpec:
+    """Return the specification with other settings of the pool, where they are not None."""
+    changed = {name: value for name, value in chosen.items() if value is not None}
+    return replace(description, config=replace(description.config, **changed))
 
 
 def _log_or_say(log: Callable[[str], None], say: Callable[[str], None] | None) -> Callable[[str], None]:

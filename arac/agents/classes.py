@@ -5,47 +5,47 @@ from pathlib import Path
 from typing import Any
 
 from arac.agents.agent import Agent
-from arac.algorithms import registry
+from arac.algorithms import arac, cem_td3, cerl, erl, registry, sac, td3
 from arac.storage import agent_file, run_folder
 
 
-class ARAC(Agent):
+class ARAC(Agent[arac.ARACConfig, arac.State]):
     """Attraction-Repulsion Actor-Critic."""
 
     algorithm = registry.ALGORITHMS["arac"]
 
 
-class SAC(Agent):
+class SAC(Agent[sac.SACConfig, sac.State]):
     """Soft Actor-Critic."""
 
     algorithm = registry.ALGORITHMS["sac"]
 
 
-class SACNF(Agent):
+class SACNF(Agent[sac.SACNFConfig, sac.State]):
     """Soft Actor-Critic with a radial-flow policy."""
 
     algorithm = registry.ALGORITHMS["sac_nf"]
 
 
-class TD3(Agent):
+class TD3(Agent[td3.TD3Config, td3.State]):
     """Twin Delayed DDPG."""
 
     algorithm = registry.ALGORITHMS["td3"]
 
 
-class CEMTD3(Agent):
+class CEMTD3(Agent[cem_td3.CEMTD3Config, cem_td3.State]):
     """The cross-entropy method over actors, half of which learn with TD3."""
 
     algorithm = registry.ALGORITHMS["cem_td3"]
 
 
-class ERL(Agent):
+class ERL(Agent[erl.ERLConfig, erl.State]):
     """Evolutionary Reinforcement Learning: a genetic algorithm and a DDPG learner."""
 
     algorithm = registry.ALGORITHMS["erl"]
 
 
-class CERL(Agent):
+class CERL(Agent[cerl.CERLConfig, cerl.State]):
     """Collaborative Evolutionary Reinforcement Learning: a genetic algorithm and a portfolio of TD3 learners."""
 
     algorithm = registry.ALGORITHMS["cerl"]
@@ -54,13 +54,12 @@ class CERL(Agent):
 def _class_of(algorithm: registry.Algorithm) -> type[Agent]:
     """Return the class of an algorithm: one of those above, or a new one."""
     written = {kind.algorithm.name: kind for kind in (ARAC, SAC, SACNF, TD3, CEMTD3, ERL, CERL)}
-    contents = {"algorithm": algorithm, "__doc__": f"{algorithm.title}.", "__module__": __name__}
+    contents = {"algorithm": algorithm, "__doc__": f"{algorithm.title}.", "__module__": "arac"}  # where pickle finds it
     return written.get(algorithm.name) or type(algorithm.class_name, (Agent,), contents)
 
 
 # The class of each algorithm, by the algorithm's name.
 AGENTS = {name: _class_of(algorithm) for name, algorithm in registry.ALGORITHMS.items()}
-globals().update({kind.__name__: kind for kind in AGENTS.values()})
 
 
 def load(path: str | os.PathLike[str], **options: Any) -> Agent:

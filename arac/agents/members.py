@@ -1,21 +1,29 @@
-"""The members of a population as separate agents, each of which can act independently."""
+"""The members of a population as separate agents, each of which can act independently, and their evaluation."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from arac.algorithms.base import State
+from arac.algorithms.registry import Algorithm
 from arac.envs import EnvSpec
 from arac.envs.observations import flattened
 from arac.errors import UserError
 from arac.models.policies import Policy
 from arac.models.policies.custom import CustomPolicyAdapter
 from arac.models.stacked import members, take
+from arac.population.archive import Archive
 from arac.rollout.episode import rescale_action
+from arac.rollout.local_pool import LocalPool
+from arac.rollout.rollouts import Rollouts
 from arac.storage import export
+from arac.storage.run_spec import RunSpec, check_seed
+from arac.utils.progress import Progress
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +75,40 @@ class Member:
         export.write(Path(path), self.policy, self.env)
 
 
+class Score(NamedTuple):
+    """The returns of whole episodes that were played without exploration noise.
+
+    `mean` and `std` are over `returns`; `returns` and `lengths` have an entry per episode.
+    """
+
+    mean: float
+    std: float
+    returns: np.ndarray
+    lengths: np.ndarray
+
+
+def score(
+    policy: Policy, spec: RunSpec, episodes: int, seed: int, reset_seeds: Sequence[int] | None, progress: Progress
+) -> Score:
+    """Evaluate a policy, with the arguments and errors of `Agent.evaluate`."""
+    if reset_seeds is not None:
+        episodes = len(reset_seeds)
+    if episodes < 1:
+        raise UserError(f"episodes must be at least 1, got {episodes}.")
+    for one in (seed, *(() if reset_seeds is None else reset_seeds)):
+        check_seed(one)
+    spec.check_found()
+    config = spec.config
+    with LocalPool(spec.env, min(config.worker_count(), episodes), config.episode_limit()) as pool:
+        rollouts = Rollouts(pool, spec.seed, progress)
+        if reset_seeds is not None:
+            played = rollouts.evaluate_on(policy, reset_seeds)
+        else:
+            [played] = rollouts.evaluate(jax.tree.map(lambda leaf: leaf[None], policy), seed, episodes, stream="fresh")
+    returns = np.array([episode.total for episode in played])
+    return Score(float(returns.mean()), float(returns.std()), returns, np.array([len(e) for e in played]))
+
+
 class Members(NamedTuple):
     """All members that a state holds."""
 
@@ -75,23 +117,24 @@ class Members(NamedTuple):
     archive: tuple[Member, ...]
 
     @staticmethod
-    def of(state: State, env: EnvSpec, rng: np.random.Generator, fitness: np.ndarray | None) -> "Members":
+    def of(
+        algorithm: Algorithm, state: State, env: EnvSpec, rng: np.random.Generator, fitness: np.ndarray | None
+    ) -> "Members":
         """Build the members of a state; `fitness` is per member or the champion's alone, else it is ignored."""
         policies = _one_by_one(state.population)
         known = dict.fromkeys(range(len(policies)))
         measured = {len(policies): range(len(policies)), 1: [state.champion]}
         if fitness is not None and len(fitness) in measured:
             known |= dict(zip(measured[len(fitness)], map(float, fitness), strict=True))
-        elites = getattr(state, "elites", (state.champion,))
+        elites = algorithm.elites(state)
         population = tuple(
             Member(policy, env, rng, known[number], number in elites) for number, policy in enumerate(policies)
         )
-        return Members(state, population, _archived(state, env, rng))
+        return Members(state, population, _archived(algorithm.archive(state), env, rng))
 
 
-def _archived(state: State, env: EnvSpec, rng: np.random.Generator) -> tuple[Member, ...]:
-    """Return the archived policies as members; only ARAC has some."""
-    archive = getattr(state, "archive", None)
+def _archived(archive: Archive | None, env: EnvSpec, rng: np.random.Generator) -> tuple[Member, ...]:
+    """Return the archived policies as members."""
     if archive is None or archive.size == 0:
         return ()
     policies = _one_by_one(take(archive.policies, np.arange(archive.size)))

@@ -64,6 +64,9 @@ class ARACConfig(SoftConfig):
             "temperature": 0.2,
         },
     }  # fmt: skip
+    policy_fields: ClassVar[frozenset[str]] = frozenset({"flows", "sigma", "ar_base"})
+    earlier_values: ClassVar[dict[str, Any]] = {"ar_divergence": "kl", "ar_from": "archive", "ar_felt_by": "all"}
+    leaves_since_format_2: ClassVar[tuple[str, ...]] = (".archive.born", ".log_coefficient")
 
     population_size: Annotated[int, Bounds(1, 10_000)] = 5
     """Members of the population (M)."""
@@ -99,6 +102,13 @@ class ARACConfig(SoftConfig):
     """Standard deviation of the base Gaussian, or learned from the state."""
     temperature: Annotated[float | Literal["auto"], Bounds(0)] = "auto"
     """Weight of the entropy (alpha); auto adapts each member's to an entropy of minus the number of actions."""
+
+    @classmethod
+    def upgraded(cls, settings: dict[str, Any], action_size: int) -> dict[str, Any]:
+        now = super().upgraded(settings, action_size)
+        if "ar_felt_by" not in settings and "ar_target" in now:  # ar_target was per dimension then
+            now["ar_target"] *= action_size
+        return now
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -165,15 +165,8 @@ def generation(context: Context[CERLConfig], state: State) -> tuple[State, Evalu
         context, update_config(config), state.learners, config.discounts, state.generation, budget
     )
 
-    migrate = (state.generation + 1) % config.migration_interval == 0
-    individuals, made = breed(
-        context,
-        state.individuals,
-        fitness,
-        state.generation,
-        migrants=learners.actor.policy,
-        migrant_count=len(config.discounts) if migrate else 0,
-    )
+    migrants = None if (state.generation + 1) % config.migration_interval else learners.actor.policy
+    individuals, made = breed(context, state.individuals, fitness, state.generation, migrants)
     rng = stream_rng(context.seed, "allocation", state.generation)
     learned = State(
         individuals=individuals,

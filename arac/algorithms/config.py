@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_type_hints
 
 from arac.errors import UserError
 from arac.models.critics import CriticKind
+from arac.utils.processes import cores
 from arac.utils.validation import Bounds, Count, Natural, NonNegative, Share, check_value
 
 
@@ -21,6 +22,12 @@ class Config:
     letter_fields: ClassVar[tuple[str, ...]] = ()  # what it takes beside them with the preset "paper-letter"
     # Other values than the defaults, by the preset that chooses them.
     named_presets: ClassVar[dict[str, dict[str, Any]]] = {"paper-letter": {}}
+    # Settings of the built-in stochastic policy; they have no effect on a custom policy.
+    policy_fields: ClassVar[frozenset[str]] = frozenset()
+    # The values in effect before these settings existed, where they differ from the defaults.
+    earlier_values: ClassVar[dict[str, Any]] = {}
+    # NumPy leaves of the state that files of format 1 lack; they begin with their initial values.
+    leaves_since_format_2: ClassVar[tuple[str, ...]] = ()
 
     tau: Share = 0.005
     """Step of the slowly moving target network towards the trained one."""
@@ -60,6 +67,19 @@ class Config:
                 fields=("batch_size", "replay_capacity"),
             )
 
+    def worker_count(self) -> int:
+        """Return the number of worker processes."""
+        return len(cores()) if self.workers == "auto" else self.workers
+
+    def episode_limit(self) -> float | None:
+        """Return the seconds that an episode may take, or None if there is no limit."""
+        return None if self.episode_timeout == "none" else self.episode_timeout
+
+    @classmethod
+    def upgraded(cls, settings: dict[str, Any], action_size: int) -> dict[str, Any]:
+        """Return the settings of a run, which an earlier version may have written, converted to this version."""
+        return {**cls.earlier_values, **settings}
+
 
 @dataclass(frozen=True, kw_only=True)
 class DiscountConfig(Config):
@@ -81,6 +101,8 @@ class ExplorationConfig(Config):
 @dataclass(frozen=True, kw_only=True)
 class SoftConfig(ExplorationConfig, DiscountConfig):
     """Settings of the soft actor-critics."""
+
+    policy_fields: ClassVar[frozenset[str]] = frozenset({"flows", "sigma"})
 
     critic: CriticKind = "value"
     """value: twin Q, V and a target V (SAC v1, the paper's); twin: twin Q with separate targets (SAC v2)."""

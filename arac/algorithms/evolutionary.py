@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -94,7 +95,6 @@ def breed(
     fitness: Float[np.ndarray, " individual"],
     generation: int,
     migrants: DeterministicPolicy | None = None,
-    migrant_count: int = 0,
 ) -> tuple[DeterministicPolicy, Plan]:
     """Breed the individuals of the next generation.
 
@@ -103,14 +103,14 @@ def breed(
         individuals: the current individuals, stacked.
         fitness: fitness of each individual.
         generation: number of the generation.
-        migrants: learners that may be copied into the population, stacked.
-        migrant_count: number of migrants; 0 if none migrate.
+        migrants: learners that may be copied into the population, stacked; None if none migrate.
 
     Returns:
         The new individuals, and the plan that they were made by.
     """
     config = context.config
     rng = stream_rng(context.seed, "evolution", generation)
+    migrant_count = 0 if migrants is None else len(jax.tree.leaves(migrants)[0])
     made = plan(
         fitness,
         rng,

@@ -2,7 +2,10 @@
 
 import re
 from collections.abc import Callable
+from operator import attrgetter
 from typing import NamedTuple
+
+import numpy as np
 
 from arac.algorithms import arac, cem_td3, cerl, erl, sac, td3
 from arac.algorithms.arac import ARACConfig
@@ -14,6 +17,7 @@ from arac.algorithms.erl import ERLConfig
 from arac.algorithms.sac import SACConfig, SACNFConfig
 from arac.algorithms.td3 import TD3Config
 from arac.errors import UserError
+from arac.population.archive import Archive
 from arac.utils.text import suggestion
 
 
@@ -39,6 +43,9 @@ class Algorithm(NamedTuple):
     init: Callable[..., State]  # (config, env, seed) -> state; or (config, env, seed, policy) if it takes one
     generation: Callable[..., tuple[State, Evaluation | None]]  # (context, state) -> (state, evaluation)
     look: Look | None = None  # None: the next unused style
+    # From a state: the indices of the members that ranked best, and the archive of policies, if there is one.
+    elites: Callable[..., np.ndarray] = lambda state: np.array([state.champion])
+    archive: Callable[..., Archive | None] = lambda state: None
 
     @property
     def class_name(self) -> str:
@@ -57,7 +64,7 @@ ALGORITHMS = {
     for algorithm in (
         Algorithm(
             "arac", "ARAC", "Attraction-Repulsion Actor-Critic", ARACConfig, arac.init, arac.generation,
-            Look("#f65400", "#ec7f68", "o"),
+            Look("#f65400", "#ec7f68", "o"), attrgetter("elites"), attrgetter("archive"),
         ),
         Algorithm(
             "cem_td3", "CEM-TD3", "CEM-TD3", CEMTD3Config, cem_td3.init, cem_td3.generation,

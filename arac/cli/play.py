@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import numpy as np
 import tyro
@@ -13,8 +13,11 @@ from arac.errors import UserError
 
 if TYPE_CHECKING:
     from arac.envs import EnvSpec
+    from arac.models.policies import Policy
     from arac.replay.episode import Episode
-    from arac.rollout.episode import Task
+    from arac.rollout.episode import EpisodeRequest
+
+    Requests: TypeAlias = list[list[EpisodeRequest]]  # by episode, then by member
 
 
 @dataclass(frozen=True)
@@ -55,18 +58,18 @@ def play(argv: list[str]) -> None:
     chosen = _chosen(args.member, int(agent.state.champion), len(policies))
     env = limited(agent.env, args.max_steps)
     print(f"{agent.algorithm.title} on {env.id}, trained for {agent.state.env_steps:,} steps", flush=True)
-    tasks = _tasks(policies, agent.description.seed, args)
-    unseen = _played(env, tasks, agent._episode_limit())
+    requests = _requests(policies, agent.description.seed, args)
+    unseen = _played(env, requests, agent.config.episode_limit())
     order = top_k(np.mean([[one.total for one in episodes] for episodes in unseen], axis=0), len(policies)).tolist()
     shown = [member for member in order if member in chosen]  # best first
 
     if args.video is None:
-        seen = _shown(env, tasks, shown)
+        seen = _shown(env, requests, shown)
     else:
         stars = [" ★" if member.is_elite else "" for member in agent.population]
         labels = [f"rank {order.index(one) + 1} · member {one}{stars[one]}" for one in shown]
         steps = sum(1 + max(len(episodes[member]) for member in shown) for episodes in unseen)  # and each reset
-        seen = _filmed(env, tasks, shown, labels, args.video, steps)
+        seen = _filmed(env, requests, shown, labels, args.video, steps)
     for number, member, episode in seen:
         which = f"episode {number}: " if args.episodes > 1 else ""
         who = f"member {member}, rank {order.index(member) + 1} of {len(order)}"
@@ -98,35 +101,35 @@ def _chosen(member: str, champion: int, size: int) -> list[int]:
     return [int(member)]
 
 
-def _tasks(policies: list[Any], run_seed: int, args: PlayArgs) -> list[list["Task"]]:
-    """Return tasks by episode, then by member: all members play the champion's episodes of `arac evaluate`."""
-    from arac.rollout.episode import Task
+def _requests(policies: list["Policy"], run_seed: int, args: PlayArgs) -> "Requests":
+    """Return requests by episode, then by member: all members play the champion's episodes of `arac evaluate`."""
+    from arac.rollout.episode import EpisodeRequest
     from arac.rollout.rollouts import start_of
 
-    def task(policy: Any, episode: int) -> Task:
-        start = start_of(run_seed, "fresh", args.seed, episode)
-        return Task(policy, "mode", run_seed, "fresh", (0, args.seed, episode), record=False, reset_seed=start)
+    starts = [start_of(run_seed, "fresh", args.seed, number) for number in range(args.episodes)]
+    return [
+        [EpisodeRequest(one, "mode", run_seed, "fresh", (0, args.seed, number), False, start) for one in policies]
+        for number, start in enumerate(starts)
+    ]
 
-    return [[task(one, episode) for one in policies] for episode in range(args.episodes)]
 
-
-def _played(env: "EnvSpec", tasks: list[list["Task"]], time_limit: float | None) -> list[list["Episode"]]:
-    """Play all tasks without rendering, which is quick: it gives the ranks and the length of the video."""
+def _played(env: "EnvSpec", requests: "Requests", time_limit: float | None) -> list[list["Episode"]]:
+    """Play all episodes without rendering, which is quick: it gives the ranks and the length of the video."""
     from arac.rollout.local_pool import LocalPool
     from arac.training.display import episode_bar
     from arac.utils.processes import cores
     from arac.utils.progress import Progress
 
-    everything = [task for of_all in tasks for task in of_all]
+    everything = [request for of_all in requests for request in of_all]
     progress, workers = Progress(), min(len(cores()), len(everything))
     with LocalPool(env, workers, time_limit) as pool, episode_bar(progress, len(everything)):
         episodes = pool.run(everything, progress)
-    size = len(tasks[0])
+    size = len(requests[0])
     return [episodes[start : start + size] for start in range(0, len(episodes), size)]
 
 
 def _filmed(
-    env: "EnvSpec", tasks: list[list["Task"]], shown: list[int], labels: list[str], path: Path, steps: int
+    env: "EnvSpec", requests: "Requests", shown: list[int], labels: list[str], path: Path, steps: int
 ) -> Iterator[tuple[int, int, "Episode"]]:
     """Write the video, then yield the number, the member and the record of each episode."""
     from arac.training.display import episode_bar
@@ -134,7 +137,7 @@ def _filmed(
     from arac.video import film_scenes
     from arac.video.scenes import Shot
 
-    scenes = [[Shot(of_all[member], label) for member, label in zip(shown, labels, strict=True)] for of_all in tasks]
+    scenes = [[Shot(of_all[member], label) for member, label in zip(shown, labels, strict=True)] for of_all in requests]
     progress = Progress()
     with episode_bar(progress, steps, "filming"):
         filmed = film_scenes(env, scenes, path, progress)
@@ -143,12 +146,12 @@ def _filmed(
             yield number, member, episode
 
 
-def _shown(env: "EnvSpec", tasks: list[list["Task"]], shown: list[int]) -> Iterator[tuple[int, int, "Episode"]]:
+def _shown(env: "EnvSpec", requests: "Requests", shown: list[int]) -> Iterator[tuple[int, int, "Episode"]]:
     """Play in a window until it is closed; yield number, member and record of each episode once it has ended."""
     from arac.video import show
 
-    who = [(number, member) for number in range(len(tasks)) for member in shown]
-    episodes = show(env, [tasks[number][member] for number, member in who])
+    who = [(number, member) for number in range(len(requests)) for member in shown]
+    episodes = show(env, [requests[number][member] for number, member in who])
     for number, member in who:
         episode = next(episodes, None)
         if episode is None:

@@ -4,12 +4,16 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 
 from arac.cli.common import can_print, keyword_arguments, log, parse, peek, program, terminal_width
 from arac.errors import EnvironmentFailure, Interrupted, NotFinite, StorageFailure
+
+if TYPE_CHECKING:
+    from arac.agents.agent import Agent
+    from arac.algorithms.config import Config
 
 ConfigT = TypeVar("ConfigT")
 Result = TypeVar("Result")
@@ -123,7 +127,7 @@ def train(argv: list[str]) -> None:
     _log_result(agent, folder)
 
 
-def _train_args(argv: list[str]) -> tuple[str, str, TrainArgs[Any]]:
+def _train_args(argv: list[str]) -> "tuple[str, str, TrainArgs[Config]]":
     """Return algorithm, preset and all arguments of `arac train`, with the defaults of its task."""
     from arac.algorithms import presets
     from arac.algorithms.registry import find
@@ -131,7 +135,7 @@ def _train_args(argv: list[str]) -> tuple[str, str, TrainArgs[Any]]:
     algorithm = find(peek(argv, "--algo") or "arac")
     preset = peek(argv, "--preset") or "paper"
 
-    def read(env_id: str) -> TrainArgs[Any]:
+    def read(env_id: str) -> "TrainArgs[Config]":
         defaults, _ = presets.configured(algorithm.config, env_id, {}, preset=preset)
         start = TrainArgs(env_id or tyro.MISSING, defaults, algorithm.name, steps=presets.default_steps(env_id))
         return parse(TrainArgs[algorithm.config], "train", argv, start)  # type: ignore[name-defined]
@@ -198,7 +202,7 @@ def _run(folder: Path, work: Callable[[], Result]) -> Result:
         raise StorageFailure(f"{error} Fix this, then resume with: {how}") from None
 
 
-def _log_start(agent: Any, steps: int, folder: Path) -> None:
+def _log_start(agent: "Agent", steps: int, folder: Path) -> None:
     env, preset = agent.env, agent.description.preset
     settings = "plain defaults, with your flags"
     if preset:
@@ -210,7 +214,7 @@ def _log_start(agent: Any, steps: int, folder: Path) -> None:
     print(f"{steps:,} environment steps, seed {agent.description.seed}, into {folder}", flush=True)
 
 
-def _log_early_stop(agent: Any, steps: int) -> None:
+def _log_early_stop(agent: "Agent", steps: int) -> None:
     """Print that the run ended early; of the command's callbacks only `StopAtReturn` can end it."""
     if agent.state.env_steps < steps:
         print(
@@ -218,7 +222,7 @@ def _log_early_stop(agent: Any, steps: int) -> None:
         )
 
 
-def _log_result(agent: Any, folder: Path) -> None:
+def _log_result(agent: "Agent", folder: Path) -> None:
     from arac.analysis import run_curve
     from arac.storage import metrics
 

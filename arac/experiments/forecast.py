@@ -18,7 +18,7 @@ from arac.algorithms.base import Context
 from arac.algorithms.registry import find
 from arac.envs import EnvSpec
 from arac.replay.episode import Episode
-from arac.rollout.episode import Task
+from arac.rollout.episode import EpisodeRequest
 from arac.rollout.local_pool import LocalPool
 from arac.rollout.rollouts import Rollouts
 from arac.storage.metrics import Spent, pace
@@ -117,7 +117,7 @@ def _playing(spec: EnvSpec) -> float:
     with LocalPool(spec, 0, None) as pool:
         began = time.perf_counter()
         while (spent := time.perf_counter() - began) < _PLAYED or steps == 0:
-            [episode] = pool.run([Task(None, "random", 0, "trial", (0, 0, steps), False)], Progress())
+            [episode] = pool.run([EpisodeRequest(None, "random", 0, "trial", (0, 0, steps), False)], Progress())
             steps += len(episode)
         return spent / steps
 
@@ -137,9 +137,9 @@ class _MadeUp:
             steps=_EPISODE,
         )
 
-    def run(self, tasks: list[Task], progress: Progress) -> list[Episode]:
-        self.evaluated += sum(task.stream in ("evaluate", "confirm") for task in tasks)
-        return [self._episode] * len(tasks)
+    def run(self, requests: list[EpisodeRequest], progress: Progress) -> list[Episode]:
+        self.evaluated += sum(request.stream in ("evaluate", "confirm") for request in requests)
+        return [self._episode] * len(requests)
 
 
 @contextmanager

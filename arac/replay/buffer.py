@@ -8,10 +8,10 @@ oldest first, so sampling is uniform over transitions and no transition spans tw
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -75,8 +75,7 @@ class ReplayBuffer:
         # Every episode takes one row more than it has steps; a sixteenth more rows suffices for episodes of 16 steps.
         self.rows = row_count(capacity)
         self.storage = _empty(capacity, observation_size, action_size)
-        self.unsaved: deque[Episode] = deque()  # the newest episodes, which no checkpoint has yet
-        self.saved: list[Any] = []  # the files with the earlier episodes, as checkpoints list them
+        self.on_add: Callable[[Episode], None] | None = None  # called with each episode that `extend` has added
         self._clear()
 
     def _clear(self) -> None:
@@ -100,14 +99,9 @@ class ReplayBuffer:
         return ReplayView(self.storage, self._oldest_start, self._count)
 
     @property
-    def mark(self) -> ReplayCursor:
+    def cursor(self) -> ReplayCursor:
         """The current point in the buffer's history."""
         return ReplayCursor(self._first_episode, self._first_episode + len(self._lengths), self._oldest_row)
-
-    @property
-    def first_unsaved(self) -> int:
-        """The number of the first episode that is in no file."""
-        return self.mark.episodes - len(self.unsaved)
 
     def extend(self, episodes: Iterable[Episode]) -> None:
         """Add whole episodes in order.
@@ -117,40 +111,32 @@ class ReplayBuffer:
         """
         for episode in episodes:
             self._add(episode)
-            self.unsaved.append(episode)
+            if self.on_add is not None:
+                self.on_add(episode)
 
-    def restore(self, episodes: Iterable[Episode], mark: ReplayCursor) -> None:
-        """Fill an empty buffer with the episodes from `mark.first_episode` on, each in the rows that it had.
+    def restore(self, episodes: Iterable[Episode], cursor: ReplayCursor) -> None:
+        """Fill an empty buffer with the episodes from `cursor.first_episode` on, each in the rows that it had.
 
         Raises:
-            ValueError: if the episodes do not match `mark`; the buffer is then empty.
+            ValueError: if the episodes do not match `cursor`; the buffer is then empty.
         """
         try:
-            self._first_episode, self._oldest_row = mark.first_episode, mark.row
+            self._first_episode, self._oldest_row = cursor.first_episode, cursor.row
             for episode in episodes:
                 self._add(episode)
-            if self.mark != mark:
-                raise ValueError(f"replay holds {self.mark} instead of {mark}")
+            if self.cursor != cursor:
+                raise ValueError(f"replay holds {self.cursor} instead of {cursor}")
         except BaseException:
             self._clear()
             raise
 
-    def roll_back(self, mark: ReplayCursor) -> None:
-        """Remove the episodes that were added after `mark`. Those that were dropped to make room are not restored."""
-        while self._lengths and self.mark.episodes > mark.episodes:
+    def roll_back(self, cursor: ReplayCursor) -> None:
+        """Remove the episodes that were added after `cursor`. Those that were dropped to make room are not restored."""
+        while self._lengths and self.cursor.episodes > cursor.episodes:
             self._count -= self._lengths.pop()
-            self.unsaved.pop()
 
-    def forget_dropped(self) -> None:
-        """Release unsaved episodes that have been dropped from the buffer: no checkpoint needs them."""
-        while self.first_unsaved < self._first_episode:
-            self.unsaved.popleft()
-
-    def forget_files(self) -> None:
-        """Mark every episode as unsaved, for a new run folder, which has no files of them."""
-        self.saved, self.unsaved = [], deque(self._episodes())
-
-    def _episodes(self) -> Iterator[Episode]:
+    def episodes(self) -> Iterator[Episode]:
+        """Yield the episodes that are in the buffer, oldest first."""
         arrays = jax.tree.map(np.asarray, self.storage)
         first_row = self._oldest_row
         for steps in self._lengths:

@@ -1,1 +1,1 @@
-"""Rollouts: episodes as tasks, and the pools of workers that run them."""
+"""Rollouts: requests for episodes, and the pools of workers that play them."""

@@ -3,7 +3,7 @@
 import math
 import traceback
 from collections.abc import Generator, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -11,15 +11,18 @@ from arac.errors import EnvironmentFailure
 from arac.replay.episode import Acting, Episode
 from arac.utils.rng import stream_rng
 
+if TYPE_CHECKING:
+    from arac.models.policies import Policy
+
 # Parameters of the Ornstein-Uhlenbeck process behind `drift`, as in DDPG and ERL.
 _DRIFT_THETA, _DRIFT_SIGMA = 0.15, 0.2
 _HOLD_EXPONENT = 1.5  # of the zeta distribution of the number of steps for which a noise sample is held
 
 
-class Task(NamedTuple):
-    """An episode to run. Running the same task again gives the same episode, on any worker."""
+class EpisodeRequest(NamedTuple):
+    """A request for an episode. Playing the same request again gives the same episode, on any worker."""
 
-    policy: Any  # with NumPy leaves
+    policy: "Policy | None"  # with NumPy leaves; None for random actions
     acting: Acting
     seed: int
     stream: str
@@ -41,29 +44,29 @@ class Failure(NamedTuple):
     explained: bool  # whether `text` is a message for the user; else it is a traceback
 
 
-def run_or_failure(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Episode | Failure:
+def run_or_failure(env: Any, low: np.ndarray, high: np.ndarray, request: EpisodeRequest) -> Episode | Failure:
     """Return the episode of `run`, or the exception it raised as a `Failure`, which can be sent between processes."""
     try:
-        return run(env, low, high, task)
+        return run(env, low, high, request)
     except EnvironmentFailure as failure:
         return Failure(str(failure), explained=True)
     except (Exception, SystemExit):
         return Failure(traceback.format_exc(), explained=False)
 
 
-def run(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Episode:
+def run(env: Any, low: np.ndarray, high: np.ndarray, request: EpisodeRequest) -> Episode:
     """Play one episode to its end.
 
     Args:
         env: a Gymnasium environment with flat observations and a time limit.
         low: the lower bounds of its actions; the policy's [-1, 1] is rescaled to the bounds.
         high: the upper bounds.
-        task: the episode to play.
+        request: the requested episode.
 
     Raises:
         EnvironmentFailure: if an observation or a reward is not finite, or has a wrong shape.
     """
-    steps = by_steps(env, low, high, task)
+    steps = by_steps(env, low, high, request)
     while True:
         try:
             next(steps)
@@ -71,31 +74,33 @@ def run(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Episode:
             return end.value
 
 
-def by_steps(env: Any, low: np.ndarray, high: np.ndarray, task: Task) -> Generator[list[float], None, Episode]:
+def by_steps(
+    env: Any, low: np.ndarray, high: np.ndarray, request: EpisodeRequest
+) -> Generator[list[float], None, Episode]:
     """Play one episode as `run` does, and yield its rewards so far after the reset and after each step.
 
     The generator returns the episode.
     """
-    rng = stream_rng(task.seed, task.stream, *task.counters)
+    rng = stream_rng(request.seed, request.stream, *request.counters)
     shape = env.observation_space.shape
     drawn = int(rng.integers(2**31))
-    observation, _ = env.reset(seed=drawn if task.reset_seed is None else task.reset_seed)
-    observations, actions = [_checked(observation, shape, "an observation", env, task, 0)], []
+    observation, _ = env.reset(seed=drawn if request.reset_seed is None else request.reset_seed)
+    observations, actions = [_checked(observation, shape, "an observation", env, request, 0)], []
     rewards: list[float] = []
     terminated = truncated = False
-    noises = _noises(task.acting, len(low), task.noise_hold, rng)
+    noises = _noises(request.acting, len(low), request.noise_hold, rng)
     yield rewards
     while not (terminated or truncated):
         noise = next(noises)
-        action = _choose(task, observations[-1], noise)
+        action = _choose(request, observations[-1], noise)
         observation, reward, terminated, truncated, _ = env.step(
             rescale_action(action, low, high, env.action_space.dtype)
         )
         actions.append(action)
-        observations.append(_checked(observation, shape, "an observation", env, task, len(actions)))
-        rewards.append(float(_checked(reward, (), "a reward", env, task, len(actions))))
+        observations.append(_checked(observation, shape, "an observation", env, request, len(actions)))
+        rewards.append(float(_checked(reward, (), "a reward", env, request, len(actions))))
         yield rewards
-    kept = slice(None) if task.record else slice(0)
+    kept = slice(None) if request.record else slice(0)
     return Episode(
         observations=np.array(observations[kept], np.float32),
         actions=np.array(actions[kept], np.float32),
@@ -132,13 +137,14 @@ def _next_noise(acting: Acting, noise: np.ndarray, rng: np.random.Generator) -> 
     return noise
 
 
-def _choose(task: Task, observation: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    if task.acting == "random":
+def _choose(request: EpisodeRequest, observation: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    if request.acting == "random":
         return noise
-    return task.policy.mode(observation) if task.acting == "mode" else task.policy.act(observation, noise)
+    assert request.policy is not None
+    return request.policy.mode(observation) if request.acting == "mode" else request.policy.act(observation, noise)
 
 
-def _checked(value: Any, shape: tuple[int, ...], name: str, env: Any, task: Task, step: int) -> np.ndarray:
+def _checked(value: Any, shape: tuple[int, ...], name: str, env: Any, request: EpisodeRequest, step: int) -> np.ndarray:
     array = np.array(value, np.float32)  # a copy: some environments reuse their array
     if array.shape != shape:
         wrong = f"has shape {array.shape} instead of {shape}"
@@ -147,4 +153,4 @@ def _checked(value: Any, shape: tuple[int, ...], name: str, env: Any, task: Task
     else:
         return array
     who = env.spec.id if env.spec else type(env.unwrapped).__name__
-    raise EnvironmentFailure(f"{who} gave {name} that {wrong} at step {step} of the {task}.")
+    raise EnvironmentFailure(f"{who} gave {name} that {wrong} at step {step} of the {request}.")

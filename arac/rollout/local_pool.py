@@ -11,13 +11,12 @@ import tempfile
 import time
 from collections import Counter, deque
 from multiprocessing.connection import Connection, wait
-from types import TracebackType
 from typing import Any
 
 from arac.envs import EnvSpec, can_be_imported, make, not_importable
 from arac.errors import EnvironmentFailure
 from arac.replay.episode import Episode
-from arac.rollout.episode import Failure, Task, run_or_failure
+from arac.rollout.episode import EpisodeRequest, Failure, run_or_failure
 from arac.utils.processes import how_it_ended, one_thread
 from arac.utils.progress import Progress
 
@@ -28,7 +27,7 @@ TRIES = 3
 
 
 class LocalPool:
-    """A pool of `workers` processes; with 0 workers, tasks run in this process. Results are in the order of the tasks.
+    """A pool of `workers` processes; with 0, episodes are played in this process. Results are in the order of requests.
 
     A worker that dies, or takes longer than `time_limit` seconds for an episode, is replaced and its episode run
     again, with the same result. Without workers there is no time limit.
@@ -42,7 +41,7 @@ class LocalPool:
         self._workers: list[Worker] = []
         try:
             for _ in range(workers):
-                self._workers.append(self._new_worker())
+                self._workers.append(Worker(spec, time_limit))
         except BaseException:
             self.close()
             raise
@@ -57,46 +56,41 @@ class LocalPool:
         if workers > 0 and not can_be_imported(spec):
             raise not_importable(spec.id)
 
-    def _new_worker(self) -> "Worker":
-        return Worker(self._spec, self._time_limit)
-
     def __enter__(self) -> "LocalPool":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self.close()
 
-    def run(self, tasks: list[Task], progress: Progress) -> list[Episode]:
-        """Return the episode of each task.
+    def run(self, requests: list[EpisodeRequest], progress: Progress) -> list[Episode]:
+        """Return the episode of each request.
 
         Raises:
             EnvironmentFailure: if an environment raises, or an episode loses its worker `TRIES` times.
             Interrupted: if the run was asked to stop.
         """
-        return self._run_here(tasks, progress) if self._env is not None else self._run_on_workers(tasks, progress)
+        return self._run_here(requests, progress) if self._env is not None else self._run_on_workers(requests, progress)
 
-    def _run_here(self, tasks: list[Task], progress: Progress) -> list[Episode]:
+    def _run_here(self, requests: list[EpisodeRequest], progress: Progress) -> list[Episode]:
         results = []
-        for task in tasks:
+        for request in requests:
             progress.check()
-            answer = run_or_failure(self._env, self._spec.low, self._spec.high, task)
-            results.append(episode_of(answer, task, self._spec))
+            answer = run_or_failure(self._env, self._spec.low, self._spec.high, request)
+            results.append(episode_of(answer, request, self._spec))
             progress.advance()
         return results
 
-    def _run_on_workers(self, tasks: list[Task], progress: Progress) -> list[Episode]:
+    def _run_on_workers(self, requests: list[EpisodeRequest], progress: Progress) -> list[Episode]:
         results: dict[int, Episode] = {}
-        waiting = deque(range(len(tasks)))
-        losses: Counter[int] = Counter()  # workers lost, by task
-        playing: dict[int, int] = {}  # the task of each busy worker
-        while len(results) < len(tasks):
+        waiting = deque(range(len(requests)))
+        losses: Counter[int] = Counter()  # workers lost, by request
+        playing: dict[int, int] = {}  # the request of each busy worker
+        while len(results) < len(requests):
             progress.check()
             for slot, worker in enumerate(self._workers):
                 if slot not in playing and waiting:
                     playing[slot] = waiting.popleft()
-                    worker.give(tasks[playing[slot]])
+                    worker.give(requests[playing[slot]])
             ready = wait([self._workers[slot].pipe for slot in playing], timeout=0.2)
             for slot, number in list(playing.items()):
                 worker = self._workers[slot]
@@ -105,18 +99,18 @@ class LocalPool:
                 try:
                     if (answer := worker.answer()) is None:  # the worker has only reported that it is ready
                         continue
-                    results[number] = episode_of(answer, tasks[number], self._spec)
+                    results[number] = episode_of(answer, requests[number], self._spec)
                     progress.advance()
                 except WorkerLost as lost:
                     losses[number] += 1
-                    self._report_loss(lost, tasks[number], losses[number], progress)
-                    self._workers[slot] = self._new_worker()
+                    self._report_loss(lost, requests[number], losses[number], progress)
+                    self._workers[slot] = Worker(self._spec, self._time_limit)
                     waiting.appendleft(number)
                 del playing[slot]
-        return [results[number] for number in range(len(tasks))]
+        return [results[number] for number in range(len(requests))]
 
-    def _report_loss(self, lost: "WorkerLost", task: Task, losses: int, progress: Progress) -> None:
-        what = f"{self._spec.id} lost its worker process in the {task}: it {lost.cause}"
+    def _report_loss(self, lost: "WorkerLost", request: EpisodeRequest, losses: int, progress: Progress) -> None:
+        what = f"{self._spec.id} lost its worker process in the {request}: it {lost.cause}"
         if losses == TRIES:
             trace = f":\n{lost.trace}" if lost.trace else "."
             raise EnvironmentFailure(f"{what}, {losses} times in a row{trace}")
@@ -131,7 +125,7 @@ class LocalPool:
             self._env.close()
 
 
-def episode_of(answer: Episode | Failure, task: Task, spec: EnvSpec) -> Episode:
+def episode_of(answer: Episode | Failure, request: EpisodeRequest, spec: EnvSpec) -> Episode:
     """Return a worker's answer if it is an episode.
 
     Raises:
@@ -141,7 +135,7 @@ def episode_of(answer: Episode | Failure, task: Task, spec: EnvSpec) -> Episode:
         return answer
     if answer.explained:
         raise EnvironmentFailure(answer.text)
-    raise EnvironmentFailure(f"{spec.id} failed in the {task}:\n{answer.text.rstrip()}")
+    raise EnvironmentFailure(f"{spec.id} failed in the {request}:\n{answer.text.rstrip()}")
 
 
 class WorkerLost(Exception):
@@ -172,7 +166,7 @@ class Worker:
 
         Args:
             spec: the environment that the worker makes.
-            time_limit: seconds for each task; None for no limit.
+            time_limit: seconds for each request; None for no limit.
             module: the module that the process runs.
             variables: environment variables, in addition to those of this process.
             quiet: whether to keep its stderr for `WorkerLost.trace` instead of showing it.
@@ -201,10 +195,10 @@ class Worker:
         self.pipe = Connection(here.detach())
         self._send(spec)
 
-    def give(self, task: Any) -> None:
-        """Send a task to the worker; its time limit counts from now."""
+    def give(self, request: Any) -> None:
+        """Send a request to the worker; its time limit counts from now."""
         self._set_deadline()
-        self._send(task)
+        self._send(request)
 
     def _set_deadline(self) -> None:
         limit = float("inf") if self._time_limit is None else self._time_limit
@@ -215,7 +209,7 @@ class Worker:
         return time.monotonic() > self._deadline
 
     def answer(self) -> Any:
-        """Return the answer to the task, or None if the worker only reports that it is ready and begins now.
+        """Return the answer to the request, or None if the worker only reports that it is ready and begins now.
 
         Raises:
             WorkerLost: if it has died or exceeded its time limit.

@@ -5,8 +5,7 @@ import os
 import sys
 import uuid
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import mujoco
@@ -14,19 +13,21 @@ import numpy as np
 
 from arac.envs import EnvSpec, make
 from arac.errors import EnvironmentFailure
+from arac.models.policies import Policy
 from arac.replay.episode import Episode
-from arac.rollout.episode import Failure, Task, run_or_failure
+from arac.rollout.episode import EpisodeRequest, Failure, run_or_failure
 from arac.rollout.local_pool import START_UP, TRIES, episode_of
 from arac.utils import ray_utils
 from arac.utils.processes import ONE_THREAD
 from arac.utils.progress import Progress
 
+Policies: TypeAlias = list[Policy | None]  # None for random actions
 # The environment of this worker process, by the name of its pool: Ray reuses worker processes for later pools.
 _made: dict[str, Any] = {}
 
 
 class RayPool:
-    """A pool on a Ray cluster. Results are in the order of the tasks, and equal to those of a `LocalPool`.
+    """A pool on a Ray cluster. Results are in the order of the requests, and equal to those of a `LocalPool`.
 
     The policies of a generation are put into Ray's object store once, and each node fetches them once. An episode
     whose worker or node is lost, or that takes longer than `time_limit` seconds, is run again.
@@ -47,31 +48,23 @@ class RayPool:
     def __enter__(self) -> "RayPool":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self._stack.close()
 
-    def run(self, tasks: list[Task], progress: Progress) -> list[Episode]:
-        """Return the episode of each task.
+    def run(self, requests: list[EpisodeRequest], progress: Progress) -> list[Episode]:
+        """Return the episode of each request.
 
         Raises:
             EnvironmentFailure: if an environment raises, or an episode loses its worker `TRIES` times.
             Interrupted: if the run was asked to stop.
         """
-        policies = {id(task.policy): task.policy for task in tasks}
+        policies = {id(request.policy): request.policy for request in requests}
         places = {key: place for place, key in enumerate(policies)}
         there = self._sent(list(policies.values()))
+        bare = [(places[id(request.policy)], request._replace(policy=None)) for request in requests]
         numbers = {
-            self._play.remote(
-                self._name,
-                self._spec_there,
-                there,
-                places[id(task.policy)],
-                task._replace(policy=None),
-                self._time_limit,
-            ): number
-            for number, task in enumerate(tasks)
+            self._play.remote(self._name, self._spec_there, there, *one, self._time_limit): number
+            for number, one in enumerate(bare)
         }
         results: dict[int, Episode] = {}
         under_way = list(numbers)
@@ -80,15 +73,15 @@ class RayPool:
                 progress.check()
                 done, under_way = self._ray.wait(under_way, timeout=0.2)
                 for reference in done:
-                    task = tasks[numbers[reference]]
-                    results[numbers[reference]] = episode_of(self._answer(reference, task), task, self._spec)
+                    request = requests[numbers[reference]]
+                    results[numbers[reference]] = episode_of(self._answer(reference, request), request, self._spec)
                     progress.advance()
         finally:
             for reference in under_way:
                 self._ray.cancel(reference, force=True)
-        return [results[number] for number in range(len(tasks))]
+        return [results[number] for number in range(len(requests))]
 
-    def _sent(self, policies: list[Any]) -> Any:
+    def _sent(self, policies: Policies) -> Any:
         """Put policies into the object store, unless they are those sent last, and return their reference.
 
         They often are: a generation is evaluated and then collects with the same policies.
@@ -99,7 +92,7 @@ class RayPool:
             self._last = (these, self._ray.put(policies))
         return self._last[1]
 
-    def _answer(self, reference: Any, task: Task) -> Episode | Failure:
+    def _answer(self, reference: Any, request: EpisodeRequest) -> Episode | Failure:
         try:
             return self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:
@@ -111,7 +104,8 @@ class RayPool:
                 else f", or took longer than the {self._time_limit:g} s of episode_timeout"
             )
             raise EnvironmentFailure(
-                f"{self._spec.id} lost its Ray worker in the {task}, {TRIES} times in a row: it died{limit} ({error})."
+                f"{self._spec.id} lost its Ray worker in the {request}, {TRIES} times in a row: "
+                f"it died{limit} ({error})."
             ) from None
 
 
@@ -126,7 +120,7 @@ def _users_modules() -> str:
 
 
 def _play(
-    pool: str, spec: EnvSpec, policies: list[Any], place: int, task: Task, time_limit: float | None
+    pool: str, spec: EnvSpec, policies: Policies, place: int, request: EpisodeRequest, time_limit: float | None
 ) -> Episode | Failure:
     """Run one episode on a worker, which writes a traceback and exits after `time_limit`, even while in C code."""
     try:
@@ -138,7 +132,7 @@ def _play(
             _made[pool] = make(spec)
             mujoco.set_mju_user_warning(lambda _: None)  # MuJoCo would write a file of warnings there
         _end_itself_after(time_limit)
-        return run_or_failure(_made[pool], spec.low, spec.high, task._replace(policy=policies[place]))
+        return run_or_failure(_made[pool], spec.low, spec.high, request._replace(policy=policies[place]))
     finally:
         faulthandler.cancel_dump_traceback_later()
 

@@ -6,16 +6,16 @@ from typing import Protocol
 from arac.models.policies import Policy
 from arac.models.stacked import members
 from arac.replay.episode import Acting, Episode
-from arac.rollout.episode import Task
+from arac.rollout.episode import EpisodeRequest
 from arac.utils.progress import Progress
 from arac.utils.rng import stream_rng
 
 
 class Pool(Protocol):
-    """A pool of workers that runs tasks; results are in the order of the tasks."""
+    """A pool of workers that plays episodes; results are in the order of the requests."""
 
-    def run(self, tasks: list[Task], progress: Progress) -> list[Episode]:
-        """Return the episodes of the tasks; `progress` is advanced after each."""
+    def run(self, requests: list[EpisodeRequest], progress: Progress) -> list[Episode]:
+        """Return the episodes of the requests; `progress` is advanced after each."""
 
 
 class Rollouts:
@@ -61,11 +61,11 @@ class Rollouts:
 
     def evaluate_on(self, policy: Policy, reset_seeds: Sequence[int]) -> list[Episode]:
         """Play one episode without noise for each of these seeds of the environment's reset."""
-        tasks = [
-            Task(policy, "mode", self._seed, "given", (0, 0, number), record=False, reset_seed=seed)
+        requests = [
+            EpisodeRequest(policy, "mode", self._seed, "given", (0, 0, number), record=False, reset_seed=seed)
             for number, seed in enumerate(reset_seeds)
         ]
-        return self._play("evaluate", tasks)
+        return self._play("evaluate", requests)
 
     def _run(
         self,
@@ -80,25 +80,17 @@ class Rollouts:
         starts: Sequence[int] | None = None,
         noise_hold: int = 1,
     ) -> list[Episode]:
-        tasks = [
-            Task(
-                policy,
-                acting,
-                self._seed,
-                stream,
-                (member, generation, episode),
-                record,
-                None if starts is None else starts[episode],
-                noise_hold,
-            )
+        resets = [None] * episodes if starts is None else starts
+        requests = [
+            EpisodeRequest(policy, acting, self._seed, stream, (member, generation, episode), record, reset, noise_hold)
             for member, policy in enumerate(members(population))
-            for episode in range(episodes)
+            for episode, reset in enumerate(resets)
         ]
-        return self._play(phase, tasks)
+        return self._play(phase, requests)
 
-    def _play(self, phase: str, tasks: list[Task]) -> list[Episode]:
-        with self._progress.phase(phase, len(tasks)):
-            return self._pool.run(tasks, self._progress)
+    def _play(self, phase: str, requests: list[EpisodeRequest]) -> list[Episode]:
+        with self._progress.phase(phase, len(requests)):
+            return self._pool.run(requests, self._progress)
 
 
 def start_of(seed: int, stream: str, generation: int, episode: int) -> int:

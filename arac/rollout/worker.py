@@ -1,8 +1,8 @@
-"""A worker process: receives tasks, sends episodes, ends when its parent does.
+"""A worker process: receives requests, sends episodes, ends when its parent does.
 
 It is started as `python -m arac.rollout.worker PIPE LIFELINE TRACES` rather than through `multiprocessing`, so that a
 user's script needs no guard around its main part and the thread settings are in the environment before NumPy loads.
-The arguments are file descriptors: PIPE receives tasks and sends episodes; LIFELINE is a pipe that nobody writes to,
+The arguments are file descriptors: PIPE receives requests and sends episodes; LIFELINE is a pipe that nobody writes to,
 which breaks when the parent ends; TRACES is the file for the traceback if a signal ends the interpreter.
 """
 
@@ -21,7 +21,7 @@ from arac.utils.processes import end_with, outlive_readers
 
 
 def serve(pipe: Connection) -> None:
-    """Send None when the environment is made, then answer each task with an `Episode` or a `Failure`."""
+    """Send None when the environment is made, then answer each request with an `Episode` or a `Failure`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     try:
         spec: EnvSpec = pipe.recv()

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -36,11 +36,17 @@ class Policies:
     champion: int
     generation: int
     env_steps: int
+    archive: ClassVar[None] = None
 
     @property
     def members(self) -> int:
         """The number of members."""
         return len(jax.tree.leaves(self.population)[0])
+
+    @property
+    def elites(self) -> np.ndarray:
+        """The champion alone: rankings are not kept."""
+        return np.array([self.champion])
 
 
 def policies_of(state: State, *, champion_only: bool) -> Policies:
@@ -106,7 +112,7 @@ def read(path: Path, env: Maker | None = None, policy: type[CustomPolicy] | None
         arrays = safetensors.numpy.load(read_bounded(path, pytree_io.size_in_bytes(outline) + HEADER))
         if metadata.pop("sha256") != _hash(metadata, arrays):
             raise ValueError("it does not match its hash")
-        state = pytree_io.from_arrays(outline, arrays)
+        state = pytree_io.from_arrays(outline, arrays, description.config.leaves_since_format_2)
         if broken := pytree_io.not_finite(state):
             raise ValueError(f"{', '.join(broken)} not finite")
         if isinstance(state, Policies) and not 0 <= state.champion < state.members:

@@ -11,10 +11,10 @@ exists only once it is complete. The last two checkpoints are kept.
 import contextlib
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, Generic, NamedTuple
+from typing import Any, NamedTuple
 
 import safetensors.numpy
 from safetensors import SafetensorError
@@ -25,6 +25,8 @@ from arac.replay.buffer import ReplayBuffer, ReplayCursor, replay_bytes, row_cou
 from arac.replay.episode import Episode
 from arac.storage import manifest, pytree_io, replay_segments
 from arac.storage.manifest import Manifest, Segment
+from arac.storage.replay_segments import ReplayLog
+from arac.storage.run_spec import RunSpec
 from arac.utils.atomic_io import HEADER, Checksum, checksum, read_verified, sync_folder, write_durably
 
 KEPT = 2
@@ -32,41 +34,35 @@ KEPT = 2
 _NAME = re.compile("[0-9]{12}")
 
 
-class Loaded(NamedTuple, Generic[StateT]):
+class Loaded(NamedTuple):
     """The newest intact checkpoint of a run."""
 
-    state: StateT
+    state: State
     manifest: Manifest
     skipped: list[str]  # newer checkpoints that are damaged, and why, newest first
 
 
 def save(
-    folder: Path,
-    state: State,
-    replay: ReplayBuffer,
-    mark: ReplayCursor,
-    metrics: dict[str, Checksum],
-    run: dict[str, Any],
+    folder: Path, state: State, log: ReplayLog, cursor: ReplayCursor, metrics: dict[str, Checksum], run: dict[str, Any]
 ) -> Path:
     """Write a checkpoint and return its folder. If it fails, nothing is left.
 
     Args:
         folder: the run folder.
         state: a pytree with `env_steps` and `generation`.
-        replay: the replay buffer; its unsaved episodes up to `mark` are written, and no longer held as unsaved.
-        mark: the cursor of replay when `state` was reached.
+        log: the episodes of the run; the unsaved ones before `cursor` are written, and then listed as saved.
+        cursor: the cursor of replay when `state` was reached.
         metrics: the checksum of each metrics file at that moment.
         run: everything that the results depend on; `load` compares it.
     """
     target = folder / "checkpoints" / f"{state.env_steps:012d}"
     temporary = target.with_name(f".{target.name}.tmp")
-    first = replay.first_unsaved
-    new = list(islice(replay.unsaved, mark.episodes - first))
+    new = list(islice(log.unsaved, cursor.episodes - log.first_unsaved))
     episodes = replay_segments.pack(new) if new else b""
-    added = [Segment(first, len(new), checksum(episodes))] if new else []
-    files = [segment for segment in [*replay.saved, *added] if segment.first + segment.episodes > mark.first_episode]
+    added = [Segment(log.first_unsaved, len(new), checksum(episodes))] if new else []
+    files = [segment for segment in [*log.saved, *added] if segment.first + segment.episodes > cursor.first_episode]
     data = safetensors.numpy.save(pytree_io.to_arrays(state))
-    described = Manifest(state.env_steps, state.generation, run, checksum(data), mark, files, metrics)
+    described = Manifest(state.env_steps, state.generation, run, checksum(data), cursor, files, metrics)
     try:
         for segment in added:
             (folder / "replay").mkdir(exist_ok=True)
@@ -86,40 +82,34 @@ def save(
     sync_folder(target.parent)
     sync_folder(folder)
     # Only now are the episodes safe on the disk.
-    for _ in new:
-        replay.unsaved.popleft()
-    replay.saved = files
+    log.forget_before(cursor.episodes)
+    log.saved = files
     _prune(folder)
     return target
 
 
-def load(
-    folder: Path,
-    outline: StateT,
-    differences: Callable[[dict[str, Any]], list[str]],
-    replay: ReplayBuffer | None = None,
-) -> Loaded[StateT]:
+def load(folder: Path, spec: RunSpec, replay: ReplayBuffer | None = None) -> Loaded:
     """Load the newest undamaged checkpoint and, if `replay` is given, its replay.
 
     Args:
         folder: the run folder.
-        outline: the outline of the expected state (see `pytree_io.outline`).
-        differences: describes how a checkpoint's run differs from the expected one; empty if it does not.
+        spec: the specification of the run.
         replay: an empty buffer to fill.
 
     Raises:
-        UserError: if there is no such checkpoint, or it has another configuration or a newer format.
+        UserError: if there is none, it has another configuration or a newer format, or memory is too small for it.
     """
+    outline, optional = spec.outline(), spec.config.leaves_since_format_2
     skipped: list[str] = []
     for path in reversed(list_checkpoints(folder)):
         try:
             found = manifest.read(path / "manifest.json")
-            if different := differences(found.run):
+            if different := spec.differences(found.run):
                 raise UserError(
                     f"{folder} was trained with another configuration than its config.toml says now "
                     f"({'; '.join(different)}): restore these settings, or start another run with `arac train`."
                 )
-            state = read_state(path, found, outline)
+            state = read_state(path, found, outline, optional)
             if replay is not None:
                 fill(folder, found, replay)
             return Loaded(state, found, skipped)
@@ -131,13 +121,14 @@ def load(
     raise UserError(f"{folder} has no usable checkpoint{reasons}; start a new run with `arac train`.")
 
 
-def read_state(path: Path, found: Manifest, outline: StateT) -> StateT:
+def read_state(path: Path, found: Manifest, outline: StateT, optional: Collection[str] = ()) -> StateT:
     """Return the state of a checkpoint.
 
     Args:
         path: the checkpoint's folder.
         found: its manifest.
         outline: the outline of the expected state (see `pytree_io.outline`).
+        optional: leaves that may be missing (see `pytree_io.from_arrays`).
 
     Raises:
         OSError, ValueError: if it is damaged, does not match the outline, or is not finite.
@@ -148,7 +139,7 @@ def read_state(path: Path, found: Manifest, outline: StateT) -> StateT:
         arrays = safetensors.numpy.load(data)
     except (SafetensorError, KeyError, TypeError) as error:
         raise ValueError(f"state.safetensors is not a safetensors file ({error})") from None
-    state = pytree_io.from_arrays(outline, arrays)
+    state = pytree_io.from_arrays(outline, arrays, optional)
     counters = found.env_steps, found.generation
     if (state.env_steps, state.generation) != counters or int(path.name) != state.env_steps:
         raise ValueError(f"it counts {state.env_steps} steps and {state.generation} generations, not {counters}")
@@ -188,7 +179,6 @@ def fill(folder: Path, found: Manifest, replay: ReplayBuffer) -> None:
 
     check_replay(found, replay.capacity)
     replay.restore(episodes(), found.cursor)
-    replay.saved = found.segments
 
 
 def read_segment(

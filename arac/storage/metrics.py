@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from arac.algorithms.base import Evaluation
-from arac.population.archive import Archive
 from arac.population.diversity import mean_kl
 from arac.storage.tensorboard import Events
 from arac.utils.atomic_io import Checksum, append, checksum, sync_folder, write_durably
@@ -67,15 +66,13 @@ class Metrics:
         self._sums[name], self._sizes[name] = hashlib.sha256(kept), len(kept)
         return None if as_it_was else f"{path} is not as the run wrote it: its rows stay as they are"
 
-    def evaluation(self, evaluation: Evaluation, archive: Archive | None) -> None:
-        """Append an evaluation, and show it in TensorBoard with the archive's fitness, if the algorithm has one."""
+    def evaluation(self, evaluation: Evaluation, histograms: dict[str, np.ndarray]) -> None:
+        """Append an evaluation, and write it to TensorBoard with further histograms, by their tags."""
         row = evaluation_row(evaluation)
         self._append("evaluations.jsonl", json.dumps(row) + "\n")
         self._append("episodes.csv", _episode_lines(evaluation))
-        fitness = {"population/fitness": evaluation.fitness}
-        if archive is not None:
-            fitness["archive/fitness"] = archive.fitness[: archive.size]
-        self._events.write(evaluation.env_steps, scalars(row), fitness, evaluation.kl)
+        histograms = {"population/fitness": evaluation.fitness, **histograms}
+        self._events.write(evaluation.env_steps, scalars(row), histograms, evaluation.kl)
 
     def timing(self, env_steps: int, generation: int, seconds: dict[str, float]) -> None:
         """Append the seconds that each phase has taken since the run was started or resumed."""

@@ -1,6 +1,6 @@
 """States as named arrays, and outlines: a state's structure, shapes and types, without computing or allocating it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 import jax
@@ -8,8 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 
 Tree = TypeVar("Tree")
-# Leaves missing from files of format 1. They are NumPy arrays, so the outline holds their initial values.
-_SINCE_FORMAT_2 = (".archive.born", ".log_coefficient")
 
 
 def to_arrays(tree: object) -> dict[str, np.ndarray]:
@@ -17,14 +15,16 @@ def to_arrays(tree: object) -> dict[str, np.ndarray]:
     return {name: np.asarray(leaf, order="C") for name, leaf in _named(tree)}
 
 
-def from_arrays(outline: Tree, arrays: dict[str, np.ndarray]) -> Tree:
+def from_arrays(outline: Tree, arrays: dict[str, np.ndarray], optional: Collection[str] = ()) -> Tree:
     """Return a tree with the structure of `outline` and the leaves of `arrays`.
+
+    The NumPy leaves named in `optional` may be missing: the outline holds their initial values.
 
     Raises:
         ValueError: if names, shapes or types are not the outline's.
     """
     leaves = _named(outline)
-    arrays = {**{name: np.asarray(leaf) for name, leaf in leaves if name in _SINCE_FORMAT_2}, **arrays}
+    arrays = {**{name: np.asarray(leaf) for name, leaf in leaves if name in optional}, **arrays}
     if {name for name, _ in leaves} != set(arrays):
         raise ValueError("it holds other arrays than this configuration has")
     return jax.tree.unflatten(jax.tree.structure(outline), [_as(leaf, arrays[name], name) for name, leaf in leaves])

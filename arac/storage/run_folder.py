@@ -8,6 +8,7 @@ import shutil
 import stat
 import time
 import tomllib
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -17,12 +18,13 @@ from typing import Any
 
 import tomli_w
 
-from arac.algorithms.base import Evaluation, State, StateT
+from arac.algorithms.base import Evaluation, State
 from arac.envs import Maker
 from arac.errors import StorageFailure, UserError
 from arac.models.policies.custom import CustomPolicy
 from arac.replay.buffer import ReplayBuffer, ReplayCursor
 from arac.storage import checkpoint, metrics
+from arac.storage.replay_segments import ReplayLog
 from arac.storage.run_spec import RunSpec, not_plain
 from arac.utils.atomic_io import Checksum, read_bounded, sync_folder, write_durably
 from arac.utils.processes import cores
@@ -46,6 +48,7 @@ class Run:
         self.folder = folder
         self.description = description
         self._lock = lock(folder)
+        self.replay_log = ReplayLog()
         self._metrics = metrics.Metrics(folder)
         self._saved_steps: int | None = None
 
@@ -77,7 +80,8 @@ class Run:
                 _clear_beginning(folder)
                 _mark_beginning(folder)
                 run._metrics.begin()
-                run.save(state, replay, replay.mark, run.metric_checksums())
+                run.replay_log = ReplayLog(replay.cursor.first_episode, deque(replay.episodes()))
+                run.save(state, replay.cursor, run.metric_checksums())
                 write_durably(folder / "config.toml", config)
                 (folder / _BEGINNING).unlink()
                 sync_folder(folder.parent)
@@ -86,21 +90,21 @@ class Run:
             raise
         return run
 
-    def restore(self, outline: StateT, replay: ReplayBuffer) -> tuple[StateT, list[str]]:
+    def restore(self, replay: ReplayBuffer) -> tuple[State, list[str]]:
         """Restore state, replay and metrics of the newest undamaged checkpoint.
 
         Args:
-            outline: the outline of the state (see `pytree_io.outline`).
             replay: an empty buffer to fill.
 
         Returns:
             The state, and a description of each checkpoint that was skipped and each metrics file that has changed.
         """
-        loaded = checkpoint.load(self.folder, outline, self.description.differences, replay)
+        loaded = checkpoint.load(self.folder, self.description, replay)
         with self.writing():
             checkpoint.clear_leftovers(self.folder)
             checkpoint.set_aside_after(self.folder, loaded.state.env_steps)
             changed = self._metrics.go_back(loaded.state.env_steps, loaded.manifest.metrics)
+        self.replay_log = ReplayLog(loaded.manifest.cursor.episodes, saved=loaded.manifest.segments)
         self._saved_steps = loaded.state.env_steps
         return loaded.state, [*(f"skipped {reason}" for reason in loaded.skipped), *changed]
 
@@ -115,28 +119,28 @@ class Run:
         with self.writing():
             self._metrics.timing(state.env_steps, state.generation, seconds)
             if evaluation is not None:
-                self._metrics.evaluation(evaluation, getattr(state, "archive", None))
+                archive = self.description.algorithm.archive(state)
+                histograms = {} if archive is None else {"archive/fitness": archive.fitness[: archive.size]}
+                self._metrics.evaluation(evaluation, histograms)
 
     def metric_checksums(self) -> dict[str, Checksum]:
         """Return the checksum of each deterministic metrics file as it is now."""
         return self._metrics.checksums()
 
-    def save(
-        self, state: State, replay: ReplayBuffer, mark: ReplayCursor, checksums: dict[str, Checksum]
-    ) -> Path | None:
+    def save(self, state: State, cursor: ReplayCursor, checksums: dict[str, Checksum]) -> Path | None:
         """Write a checkpoint and return its folder, or return None if this state is already saved.
 
         Args:
             state: the state of the algorithm.
-            replay: the replay buffer.
-            mark: the cursor of replay when `state` was reached.
+            cursor: the cursor of replay when `state` was reached.
             checksums: the checksum of each metrics file at that moment.
         """
         if state.env_steps == self._saved_steps:
             return None
         with self.writing():
             self._metrics.sync()  # first, because the manifest holds the hashes of these files
-            written = checkpoint.save(self.folder, state, replay, mark, checksums, self.description.identity())
+            identity = self.description.identity()
+            written = checkpoint.save(self.folder, state, self.replay_log, cursor, checksums, identity)
         self._saved_steps = state.env_steps
         return written
 

@@ -17,7 +17,6 @@ from arac.algorithms.registry import ALGORITHMS, find
 from arac.errors import UserError
 from arac.storage import run_folder
 from arac.storage.metrics import timings, wall_clock
-from arac.storage.run_spec import with_earlier_values
 from arac.utils.atomic_io import read_bounded
 from arac.utils.safe_json import lines, named, number, numbers, parsed, whole
 
@@ -188,7 +187,7 @@ def read(folder: Path, name: str) -> Record:
             policy=_policy(table.get("policy")),
             seed=whole(table["seed"]),
             planned=whole(table["steps"]),
-            settings=with_earlier_values(named(table["config"], "config"), find(_known(table["algorithm"]))),
+            settings={**find(_known(table["algorithm"])).config.earlier_values, **named(table["config"], "config")},
             versions={name: str(value) for name, value in named(table.get("versions", {}), "versions").items()},
             rows=rows,
             steps_done=steps_done,

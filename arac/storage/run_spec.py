@@ -17,8 +17,6 @@ from arac.models.policies.custom import CustomPolicy
 from arac.storage import pytree_io
 from arac.utils import memory
 
-# The values in effect before these settings existed, where they differ from the defaults: for runs and agents of then.
-_BEFORE: dict[str, Any] = {"ar_divergence": "kl", "ar_from": "archive", "ar_felt_by": "all"}
 # Settings that no result depends on.
 WITHOUT_EFFECT = ("workers", "rollouts", "episode_timeout", "checkpoint_interval")
 
@@ -77,7 +75,7 @@ class RunSpec:
         A setting that it lacks did not exist when it was written; the value in effect then is compared.
         """
         defaults = json.loads(json.dumps(asdict(self.algorithm.config())))
-        then = {**identity, "config": _of_today(identity["config"], self.algorithm, self.env)}
+        then = {**identity, "config": self.config.upgraded(identity["config"], self.env.action_size)}
         here, there = (_flat(json.loads(json.dumps(one))) for one in (self.identity(), then))
         names = sorted(here.keys() | there.keys())
         values = [(name, here.get(name), there.get(name, defaults.get(name))) for name in names]
@@ -125,26 +123,12 @@ class RunSpec:
         spec = envs.check(
             env or environment["id"], max_episode_steps=environment["max_episode_steps"], kwargs=environment["kwargs"]
         )
-        settings = _of_today(table["config"], algorithm, spec)
+        settings = algorithm.config.upgraded(table["config"], spec.action_size)
         config, _ = configured(algorithm.config, spec.id, settings, preset=False)
         preset = None if table["preset"] == "none" else table["preset"]
         check_policy(policy, algorithm, spec)
         _check_same_policy(table.get("policy"), policy)
         return RunSpec(algorithm, spec, seed, config, preset, policy)
-
-
-def _of_today(settings: dict[str, Any], algorithm: Algorithm, env: EnvSpec) -> dict[str, Any]:
-    """Return the settings of a run, which an earlier version may have written, converted to this version."""
-    per_dimension = "ar_felt_by" not in settings  # what ar_target meant before ar_felt_by existed
-    settings = with_earlier_values(settings, algorithm)
-    if per_dimension and "ar_target" in settings:
-        settings["ar_target"] *= env.action_size
-    return settings
-
-
-def with_earlier_values(settings: dict[str, Any], algorithm: Algorithm) -> dict[str, Any]:
-    """Return settings completed by those that did not exist when they were written, with the values in effect then."""
-    return {**{name: value for name, value in _BEFORE.items() if hasattr(algorithm.config, name)}, **settings}
 
 
 def check_seed(seed: object) -> int:

@@ -77,7 +77,7 @@ def _checkpoint(path: Path, description: RunSpec, outline: State, replay: "_Repl
     found = manifest.read(path / "manifest.json")
     if different := description.differences(found.run):
         raise ValueError(f"it is of another configuration: {'; '.join(different)}")
-    state = checkpoint.read_state(path, found, outline)
+    state = checkpoint.read_state(path, found, outline, description.config.leaves_since_format_2)
     transitions = replay.check(found)
     arrays = f"{len(pytree_io.to_arrays(state))} arrays"
     return found, f"generation {found.generation:,}, {arrays}, {transitions:,} transitions in replay"

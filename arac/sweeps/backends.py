@@ -1,7 +1,9 @@
 """The engines that execute the runs of a sweep: processes of this machine, or a Ray cluster."""
 
+import os
 import time
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -60,6 +62,7 @@ class LocalEngine:
         self._places = there // resources.cpus if jobs is None else jobs
         self._resources = resources
         self._at_work: list[tuple[Job, RunProcess]] = []
+        self._turns = count()
 
     def __enter__(self) -> Self:
         return self
@@ -78,7 +81,7 @@ class LocalEngine:
         return len(self._at_work) < self._places
 
     def start(self, job: Job, parent: Path) -> None:
-        self._at_work.append((job, RunProcess(job, parent, self._resources)))
+        self._at_work.append((job, RunProcess(job, parent, self._resources, next(self._turns))))
 
     def at_work(self, job: Job) -> bool:
         return any(job is other for other, _ in self._at_work)
@@ -169,7 +172,7 @@ def _carry_out_here(job: Job, parent: Path, resources: Resources) -> Ended:
         becomes_free(folder, _PATIENCE)  # if not, the run itself reports it
     process = None
     try:
-        process = RunProcess(job, parent, resources)
+        process = RunProcess(job, parent, resources, turn=os.getpid())  # Ray's workers do not know of each other
         while (ended := process.poll()) is None:
             time.sleep(0.2)
         return ended

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict
-from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,8 +40,8 @@ class Ended(NamedTuple):
 class RunProcess:
     """A process that begins or resumes a run, with its output in a log. It is killed when this process ends."""
 
-    def __init__(self, job: Job, parent: Path, resources: Resources) -> None:
-        self._cores = _Cores(resources.cpus)
+    def __init__(self, job: Job, parent: Path, resources: Resources, turn: int) -> None:
+        self._cores = _Cores(resources.cpus, turn)
         self._log = log_of(job, parent)
         with self._log.open("ab") as log:
             lifeline, self._lifeline = os.pipe()
@@ -110,17 +109,14 @@ def _graphics(gpus: float) -> dict[str, str]:
     return {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{_GPU_MEMORY * min(gpus, 1):.3f}"}
 
 
-_turns = count()  # spreads the runs that find no free core over all cores
-
-
 class _Cores:
     """Cores of this machine, each reserved by binding a socket to a name that only one process can hold at a time.
 
     The kernel releases the name however the process ends. In this way several sweeps, and several Ray nodes on one
-    machine, use different cores. If there are more runs than cores, some runs share cores.
+    machine, use different cores. If there are more runs than cores, some runs share cores: `turn` selects which.
     """
 
-    def __init__(self, wanted: int) -> None:
+    def __init__(self, wanted: int, turn: int) -> None:
         self.numbers: list[int] = []
         self._held: list[socket.socket] = []
         if not hasattr(os, "sched_setaffinity"):
@@ -132,7 +128,6 @@ class _Cores:
             if len(self.numbers) < wanted and self._take(core):
                 self.numbers.append(core)
         others = [core for core in ours if core not in self.numbers]
-        turn = next(_turns) if len(self.numbers) < wanted else 0
         self.numbers += [others[(turn + more) % len(others)] for more in range(wanted - len(self.numbers))]
 
     def _take(self, core: int) -> bool:

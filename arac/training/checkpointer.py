@@ -1,67 +1,60 @@
 """Checkpointing of a run: when it is saved, and what is dropped if a generation does not end."""
 
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple
 
 from arac.algorithms.base import Context, Evaluation, State
 from arac.algorithms.config import Config
 from arac.replay.buffer import ReplayCursor
 from arac.storage.run_folder import Run
+from arac.utils.atomic_io import Checksum
 
 
-class StateOwner(Protocol):
-    """The agent: the one place where the state of the last complete generation is kept."""
+class _End(NamedTuple):
+    """The end of the last complete generation, to which a run can return."""
 
-    state: State
-
-    def _update_state(self, state: State, evaluation: Evaluation | None) -> None:
-        """Set the state, and its fitness if it was evaluated."""
+    env_steps: int
+    cursor: ReplayCursor
+    checksums: dict[str, Checksum]  # of the metrics files
 
 
 class Checkpointer:
     """Checkpoints of a run at intervals and when it stops.
 
-    A generation that is interrupted or fails is dropped: the owner keeps the state before it, and a run that resumes
-    plays it again with the same numbers.
+    A generation that is interrupted or fails is dropped: a run that resumes plays it again with the same numbers.
     """
 
-    def __init__(self, context: Context[Config], run: Run | None, owner: StateOwner) -> None:
-        """Prepare checkpoints of `owner`, in the folder of `run` if there is one."""
+    def __init__(self, context: Context[Config], run: Run | None, state: State) -> None:
+        """Prepare checkpoints in the folder of `run`, if there is one, for training from `state`."""
         self._context = context
         self._run = run
-        self._owner = owner
-        self._mark_end()
+        self._end = self._end_at(state)
+        context.replay.on_add = None if run is None else run.replay_log.unsaved.append
 
-    @property
-    def state(self) -> State:
-        """The state of the last complete generation."""
-        return self._owner.state
+    def _end_at(self, state: State) -> _End:
+        return _End(state.env_steps, self._context.replay.cursor, self._run.metric_checksums() if self._run else {})
 
-    def _mark_end(self) -> None:
-        """Note how far replay and metrics are at the end of a generation."""
-        self._context.replay.forget_dropped()
-        self._cursor: ReplayCursor = self._context.replay.mark
-        self._checksums = self._run.metric_checksums() if self._run else {}
-
-    def complete(self, state: State, evaluation: Evaluation | None) -> Path | None:
-        """Record the end of a generation, save its state if that is due, and return the checkpoint's folder."""
+    def complete(self, state: State, evaluation: Evaluation | None) -> bool:
+        """Record the end of a generation; return True if its state is due to be saved."""
         if self._run is not None:
             self._run.record(state, evaluation, self._context.progress.seconds)
+            self._run.replay_log.forget_before(self._context.replay.cursor.first_episode)
         interval = self._context.config.checkpoint_interval
-        due = state.env_steps // interval > self.state.env_steps // interval
-        self._owner._update_state(state, evaluation)
-        self._mark_end()
-        if self._run is None:
-            self._context.replay.unsaved.clear()
-        return self.save() if due else None
+        due = state.env_steps // interval > self._end.env_steps // interval
+        self._end = self._end_at(state)
+        return due
 
-    def drop(self) -> None:
-        """Remove the episodes of an unfinished generation from replay."""
-        self._context.replay.roll_back(self._cursor)
+    def stop(self) -> None:
+        """Stop recording episodes, and remove those of an unfinished generation from replay."""
+        self._context.replay.on_add = None
+        self._context.replay.roll_back(self._end.cursor)
 
-    def save(self) -> Path | None:
-        """Write a checkpoint of the state, unless there is one or no run folder, and return its folder."""
-        if self._run is None:
+    def save(self, state: State) -> Path | None:
+        """Write a checkpoint of the state of the last complete generation, and return its folder.
+
+        Returns None without a run folder, if it is already saved, or if a signal to stop came while it was recorded.
+        """
+        if self._run is None or state.env_steps != self._end.env_steps:
             return None
         with self._context.progress.phase("save", 0):
-            return self._run.save(self.state, self._context.replay, self._cursor, self._checksums)
+            return self._run.save(state, self._end.cursor, self._end.checksums)

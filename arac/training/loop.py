@@ -1,6 +1,7 @@
 """The training loop: generation after generation, recorded, shown and saved."""
 
 import math
+from collections.abc import Generator
 
 import jax
 import jax.numpy as jnp
@@ -21,48 +22,44 @@ from arac.utils import memory
 def train(
     algorithm: Algorithm,
     context: Context[Config],
+    state: State,
     checkpointer: Checkpointer,
     display: Display,
     callbacks: CallbackList,
-) -> Outcome:
-    """Train until `context.total_steps`, from the state that `checkpointer` holds, and return how it ended.
+) -> Generator[tuple[State, Evaluation | None]]:
+    """Train from `state` until `context.total_steps`; yield each new state, with its evaluation if there was one.
+
+    A state is yielded before it is saved, shown and given to the callbacks, whose `outcome` is set at the end.
 
     Raises:
         EnvironmentFailure: if an environment fails; NotFinite, if the numbers do.
         StorageFailure: if the run folder cannot be written.
         Exception: if a callback raises it.
     """
+    outcome: Outcome = "done"
     try:
-        outcome = _generations(algorithm, context, checkpointer, display, callbacks)
-    finally:
-        checkpointer.drop()
-        saved = checkpointer.save()
-    if saved is not None:
-        callbacks.checkpoint(saved)
-    return outcome
-
-
-def _generations(
-    algorithm: Algorithm,
-    context: Context[Config],
-    checkpointer: Checkpointer,
-    display: Display,
-    callbacks: CallbackList,
-) -> Outcome:
-    try:
-        while checkpointer.state.env_steps < context.total_steps:
-            state, evaluation = algorithm.generation(context, checkpointer.state)
-            _check_finite(state, evaluation)
-            saved = checkpointer.complete(state, evaluation)
+        while state.env_steps < context.total_steps:
+            learned, evaluation = algorithm.generation(context, state)
+            _check_finite(learned, evaluation)
+            due = checkpointer.complete(learned, evaluation)
+            state = learned
+            yield state, evaluation
+            saved = checkpointer.save(state) if due else None
             if evaluation is not None:
                 display.evaluation(evaluation)
             display.generation(state)
             if not callbacks.generation(evaluation, saved):
-                return "stopped"
+                outcome = "stopped"
+                break
             context.progress.check()
-        return "done"
     except Interrupted:
-        return "interrupted"
+        outcome = "interrupted"
+    finally:
+        checkpointer.stop()
+        saved = checkpointer.save(state)
+    if saved is not None:
+        callbacks.checkpoint(saved)
+    callbacks.outcome = outcome
 
 
 def check_run(description: RunSpec, total_steps: int) -> None:

@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 from arac.envs import EnvSpec, can_be_imported, is_found, make, name_of
 from arac.errors import EnvironmentFailure, UserError
+from arac.models.policies import Policy
 from arac.replay.episode import Episode
-from arac.rollout.episode import Task
+from arac.rollout.episode import EpisodeRequest
 from arac.rollout.local_pool import START_UP, Worker, WorkerLost
 from arac.utils.atomic_io import write_durably
 from arac.utils.paths import check_place
@@ -23,7 +24,7 @@ from arac.video.scenes import CannotDraw, Film, Shot
 
 def film(
     env: EnvSpec,
-    policies: Sequence[Any],
+    policies: Sequence[Policy],
     labels: Sequence[str],
     path: Path,
     *,
@@ -49,8 +50,8 @@ def film(
         EnvironmentFailure: if the environment or its rendering fails.
         StorageFailure, OSError: if the file cannot be written.
     """
-    tasks = [Task(policy, "mode", seed, "video", (0, 0, 0), record=False) for policy in policies]
-    shots = [Shot(task, label) for task, label in zip(tasks, labels, strict=True)]
+    requests = [EpisodeRequest(policy, "mode", seed, "video", (0, 0, 0), record=False) for policy in policies]
+    shots = [Shot(request, label) for request, label in zip(requests, labels, strict=True)]
     [episodes] = film_scenes(limited(env, max_steps), [shots], path, Progress())
     return [episode.total for episode in episodes]
 
@@ -62,8 +63,8 @@ def film_scenes(env: EnvSpec, scenes: list[list[Shot]], path: Path, progress: Pr
         UserError, EnvironmentFailure, StorageFailure, OSError: as for `film`.
     """
     check_path(path)
-    tasks = [shot.task for scene in scenes for shot in scene]
-    with tempfile.TemporaryDirectory(prefix="arac-") as folder, _camera(env, tasks, "rgb_array") as camera:
+    requests = [shot.request for scene in scenes for shot in scene]
+    with tempfile.TemporaryDirectory(prefix="arac-") as folder, _camera(env, requests, "rgb_array") as camera:
         draft = Path(folder, path.name)
         camera.give(Film(scenes, draft))
         try:
@@ -75,7 +76,7 @@ def film_scenes(env: EnvSpec, scenes: list[list[Shot]], path: Path, progress: Pr
     return heard
 
 
-def show(env: EnvSpec, tasks: Sequence[Task]) -> Iterator[Episode]:
+def show(env: EnvSpec, requests: Sequence[EpisodeRequest]) -> Iterator[Episode]:
     """Play episodes in a window, one after the other, and yield each at its end, until the user closes the window.
 
     Raises:
@@ -84,10 +85,10 @@ def show(env: EnvSpec, tasks: Sequence[Task]) -> Iterator[Episode]:
         EnvironmentFailure: if the environment fails, or no window can be opened.
     """
     seen = False
-    with _camera(env, tasks, "human") as camera:
+    with _camera(env, requests, "human") as camera:
         try:
-            for task in tasks:
-                camera.give(task)
+            for request in requests:
+                camera.give(request)
                 while isinstance(heard := _hear(camera, patience=None), int):
                     seen = seen or heard > 0
                 yield heard
@@ -137,14 +138,14 @@ def _drawing(env: EnvSpec, mode: str) -> EnvSpec:
     return replace(env, kwargs={**env.kwargs, "render_mode": mode})
 
 
-def _check_found(env: EnvSpec, tasks: Sequence[Task]) -> None:
+def _check_found(env: EnvSpec, requests: Sequence[EpisodeRequest]) -> None:
     """Check that another process can import the environment and the classes of the policies.
 
     Raises:
         UserError: if it cannot.
     """
     lost = [] if can_be_imported(env) else [env.id]
-    lost += [name_of(kind) for kind in {type(task.policy) for task in tasks} if not is_found(kind)]
+    lost += [name_of(kind) for kind in {type(request.policy) for request in requests} if not is_found(kind)]
     if lost:
         raise UserError(
             f"{lost[0]} cannot be imported by the rendering process: define it at the top level of a module."
@@ -152,10 +153,10 @@ def _check_found(env: EnvSpec, tasks: Sequence[Task]) -> None:
 
 
 @contextmanager
-def _camera(env: EnvSpec, tasks: Sequence[Task], mode: Literal["rgb_array", "human"]) -> Iterator[Worker]:
+def _camera(env: EnvSpec, requests: Sequence[EpisodeRequest], mode: Literal["rgb_array", "human"]) -> Iterator[Worker]:
     """Yield a rendering process that has drawn a first frame, with the first of MuJoCo's backends that works."""
     drawing, why = _drawing(env, mode), ""
-    _check_found(env, tasks)
+    _check_found(env, requests)
     for way in ["glfw"] if mode == "human" else _ways_without_a_screen():
         camera = Worker(drawing, None, "arac.video.camera", {"MUJOCO_GL": way}, quiet=True)
         try:

@@ -24,7 +24,7 @@ import numpy as np
 from arac.envs import EnvSpec, make
 from arac.errors import EnvironmentFailure, StorageFailure, UserError
 from arac.replay.episode import Episode
-from arac.rollout.episode import Task, by_steps
+from arac.rollout.episode import EpisodeRequest, by_steps
 from arac.utils.processes import end_with
 from arac.utils.text import in_a_line
 from arac.video import encoding, picture
@@ -37,7 +37,7 @@ _SHADOWS = 1024
 
 
 def serve(pipe: Connection) -> None:
-    """Send None when a first frame is drawn, then answer each `Film` or `Task` with its episodes or an exception.
+    """Send None when a first frame is drawn, then answer each `Film` or request with its episodes or an exception.
 
     At each step of a film 1 is sent; at each step in a window, the number of steps of the episode so far.
     """
@@ -49,8 +49,8 @@ def serve(pipe: Connection) -> None:
             env = ready(spec)
             pipe.send(None)
             while True:
-                wanted: Film | Task = pipe.recv()
-                if isinstance(wanted, Task):
+                wanted: Film | EpisodeRequest = pipe.recv()
+                if isinstance(wanted, EpisodeRequest):
                     pipe.send(show(spec, env, wanted, pipe.send))
                 else:
                     pipe.send(film(spec, env, wanted, lambda: pipe.send(1)))
@@ -105,9 +105,9 @@ def _drawn(env: gymnasium.Env) -> Any:
     return env.render()
 
 
-def show(spec: EnvSpec, env: gymnasium.Env, task: Task, at: Callable[[int], None]) -> Episode:
+def show(spec: EnvSpec, env: gymnasium.Env, request: EpisodeRequest, at: Callable[[int], None]) -> Episode:
     """Play an episode in a window, in real time; `at` is called with its steps so far after the reset and each step."""
-    steps = by_steps(env, spec.low, spec.high, task)
+    steps = by_steps(env, spec.low, spec.high, request)
     seconds, due = 1 / (env.metadata.get("render_fps") or 30), time.monotonic()
     while True:
         try:
@@ -170,7 +170,7 @@ class _Player:
         self._env = env
         self._label = shot.label
         self._layout = layout
-        self._steps = by_steps(env, spec.low, spec.high, shot.task)
+        self._steps = by_steps(env, spec.low, spec.high, shot.request)
         self._rewards: list[float] = []
         self._last: Any = None  # the tile of an episode that has ended
 

@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arac.errors import EnvironmentFailure
-from arac.rollout.episode import Task
+from arac.rollout.episode import EpisodeRequest
 
 
 class Shot(NamedTuple):
     """One tile: the episode that is played in it, and its heading."""
 
-    task: Task
+    request: EpisodeRequest
     label: str
 
 

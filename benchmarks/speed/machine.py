@@ -60,5 +60,4 @@ def filled_replay(observation_size: int, action_size: int, capacity: int, steps:
     rng = np.random.default_rng(0)
     replay = ReplayBuffer(capacity, observation_size, action_size)
     replay.extend(random_episode(rng, observation_size, action_size, steps) for _ in range(capacity // steps))
-    replay.unsaved.clear()
     return replay

@@ -63,12 +63,12 @@ def test_every_environment_step_is_counted_and_stored(kind, monkeypatch):
 @pytest.mark.parametrize(("kind", "episodes"), [(arac.CEMTD3, 10), (arac.ERL, 10 + 1), (arac.CERL, 10 + 10)])
 def test_a_generation_plays_as_many_episodes_as_the_paper_has(kind, episodes):
     agent, _ = trained(kind, generations=3)
-    assert agent.replay.mark.episodes == 3 * episodes
+    assert agent.replay.cursor.episodes == 3 * episodes
 
 
 def test_erl_judges_by_several_trials():
     agent, _ = trained(arac.ERL, generations=2, trials=3)
-    assert agent.replay.mark.episodes == 2 * (3 * 10 + 1)
+    assert agent.replay.cursor.episodes == 2 * (3 * 10 + 1)
 
 
 @pytest.mark.parametrize("kind", EVOLUTIONARY)

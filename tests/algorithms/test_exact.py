@@ -158,7 +158,7 @@ def test_nothing_is_written_without_a_run_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     agent = arac.SAC("InvertedPendulum-v5", **SETTINGS).learn(200)
     assert list(Path().iterdir()) == []
-    assert len(agent.replay.unsaved) == 0
+    assert agent.replay.on_add is None
 
 
 def test_an_agent_that_learned_before_can_begin_a_run_that_resumes_exactly(tmp_path):
@@ -196,11 +196,11 @@ def test_a_run_whose_checkpoints_are_gone_is_refused_and_keeps_its_metrics(tmp_p
 def test_a_replay_that_wraps_around_resumes_exactly(interval, tmp_path):
     small = {"checkpoint_interval": interval, "replay_capacity": 1000, "store_evaluation": True, "eval_episodes": 30}
     agent = trained("sac", tmp_path / "whole", steps=STEPS, **small)
-    assert agent.replay.mark.first_episode > 0
+    assert agent.replay.cursor.first_episode > 0
     stopped = trained(
         "sac", tmp_path / "run", steps=STEPS, callback=lambda agent, _: agent.state.env_steps < 450, **small
     )
-    assert stopped.replay.mark.first_episode > 0
+    assert stopped.replay.cursor.first_episode > 0
     assert_same(agent, resumed(tmp_path / "run"), tmp_path / "whole", tmp_path / "run")
 
 
@@ -213,7 +213,7 @@ def test_an_interrupted_generation_leaves_nothing_in_replay(reference, monkeypat
 
     def interrupt_once(context, state, count):
         if state.generation == 12 and not interrupted:
-            interrupted.append(context.replay.mark.episodes)
+            interrupted.append(context.replay.cursor.episodes)
             signal.raise_signal(signal.SIGINT)
         return update(context, state, count)
 
@@ -221,7 +221,7 @@ def test_an_interrupted_generation_leaves_nothing_in_replay(reference, monkeypat
     with pytest.raises(KeyboardInterrupt):
         agent.learn(FEWER["sac_nf"])
     assert interrupted == [13]
-    assert (agent.state.generation, agent.replay.mark.episodes) == (12, 12)
+    assert (agent.state.generation, agent.replay.cursor.episodes) == (12, 12)
     agent.learn(FEWER["sac_nf"] - agent.state.env_steps)
     for one, other in zip(jax.tree.leaves(whole.state), jax.tree.leaves(agent.state), strict=True):
         np.testing.assert_array_equal(one, other)

@@ -157,7 +157,7 @@ def reproduced(tmp_path_factory):
 class RunHere:
     """A run of a sweep, executed in this process to save imports and compilation."""
 
-    def __init__(self, job, parent, resources):
+    def __init__(self, job, parent, resources, turn):
         self._status = exit_status(lambda: carry_out(job, parent / job.name, resources.cpus))
 
     def poll(self):

@@ -138,10 +138,12 @@ def test_text_is_plain(path):
     assert not [text[max(match.start() - 40, 0) : match.end() + 40] for match in QUAINT.finditer(text)]
 
 
-TYPED = [path for path in FILES if path.relative_to(ROOT).parts[0] in ("algorithms", "training", "storage")]
-# Names of states, of what they hold, of settings, and of the functions that hand them over.
+# The arrays of these packages are JAX's or NumPy's, and custom policies are objects of any class.
+OPEN = ("models", "learning", "population", "experiments/repulsion.py")
+TYPED = [path for path in FILES if not str(path.relative_to(ROOT)).startswith(OPEN)]
+# Names of agents, of states, of what they hold, of settings, and of the functions that hand them over.
 ABOUT_STATES = re.compile(
-    "state|config|polic|population|champion|outline|evaluation|tree|^(init|generation|read|load|restore)$"
+    "state|config|polic|population|champion|outline|evaluation|tree|^(agent|init|generation|read|load|restore)$"
 )
 
 

@@ -63,7 +63,7 @@ def description(original):
 def restored(folder, description):
     """Return a hash of the state and of a sample of replay that a resume would use, and the skipped checkpoints."""
     replay = arac.algorithms.base.init_replay(description.config, description.env)
-    loaded = checkpoint.load(folder, description.outline(), description.differences, replay)
+    loaded = checkpoint.load(folder, description, replay)
     batch = sample(replay.view, jax.random.key(0), 200)
     arrays = [*pytree_io.to_arrays(loaded.state).values(), *map(np.asarray, batch)]
     return sha256(b"".join(array.tobytes() for array in arrays)), loaded.skipped

@@ -10,7 +10,7 @@ from torture import digest
 from arac import ARAC, CEMTD3, resume
 from arac.envs import check
 from arac.errors import EnvironmentFailure, Interrupted, UserError
-from arac.rollout.episode import Task
+from arac.rollout.episode import EpisodeRequest
 from arac.rollout.local_pool import LocalPool
 from arac.rollout.ray_pool import RayPool
 from arac.utils import ray_utils
@@ -63,8 +63,10 @@ def test_a_run_that_was_begun_with_local_rollouts_goes_on_on_ray(local, tmp_path
     assert digest(tmp_path / "run") == {**local, "config.toml": digest(tmp_path / "run")["config.toml"]}
 
 
-def tasks(count):
-    return [Task(Constant(0.1, -0.2), "explore", 7, "explore", (number, 0, 0), True) for number in range(count)]
+def requests(count):
+    return [
+        EpisodeRequest(Constant(0.1, -0.2), "explore", 7, "explore", (number, 0, 0), True) for number in range(count)
+    ]
 
 
 def same(one, other):
@@ -77,17 +79,17 @@ def same(one, other):
 def test_episodes_come_in_their_order_and_policies_go_there_once(monkeypatch):
     spec = check("helpers:Probe-v0", kwargs={"length": 20})
     with LocalPool(spec, 0) as pool:
-        expected = pool.run(tasks(12), Progress())
+        expected = pool.run(requests(12), Progress())
     with RayPool(spec) as pool:
         put = []
         there = ray.put
         monkeypatch.setattr(ray, "put", lambda value: put.append(value) or there(value))
         policy = Constant(0.1, -0.2)
-        same_policy = [task._replace(policy=policy) for task in tasks(12)]
+        same_policy = [request._replace(policy=policy) for request in requests(12)]
         assert same(pool.run(same_policy, Progress()), expected)
         pool.run(same_policy, Progress())
         assert put == [[policy]]
-        pool.run([task._replace(policy=Constant(0.3, 0.3)) for task in same_policy[:1]], Progress())
+        pool.run([request._replace(policy=Constant(0.3, 0.3)) for request in same_policy[:1]], Progress())
         assert len(put) == 2
 
 
@@ -96,22 +98,22 @@ def test_an_episode_whose_worker_is_lost_is_played_again(trouble, tmp_path):
     """An environment that kills its process, or hangs in C until the timeout, costs one retry."""
     kwargs = {"length": 20, "trouble": trouble, "at": 7, "once": str(tmp_path / "once")}
     with LocalPool(check("helpers:Probe-v0", kwargs={"length": 20}), 0) as pool:
-        expected = pool.run(tasks(4), Progress())
+        expected = pool.run(requests(4), Progress())
     with RayPool(check("helpers:Probe-v0", kwargs=kwargs), time_limit=3) as pool:
-        assert same(pool.run(tasks(4), Progress()), expected)
+        assert same(pool.run(requests(4), Progress()), expected)
     assert (tmp_path / "once").exists()
 
 
 def test_a_worker_that_dies_each_time_is_told(tmp_path):
     spec = check("helpers:Probe-v0", kwargs={"trouble": "dies", "at": 2})
     with RayPool(spec) as pool, pytest.raises(EnvironmentFailure, match=r"lost its Ray worker .* 3 times in a row"):
-        pool.run(tasks(1), Progress())
+        pool.run(requests(1), Progress())
 
 
 def test_what_an_environment_raises_reaches_the_user():
     spec = check("helpers:Probe-v0", kwargs={"trouble": "raises"})
     with RayPool(spec) as pool, pytest.raises(EnvironmentFailure, match=r"(?s)Traceback.*the hinge broke"):
-        pool.run(tasks(2), Progress())
+        pool.run(requests(2), Progress())
 
 
 def test_it_stops_when_it_is_asked_to():
@@ -121,9 +123,9 @@ def test_it_stops_when_it_is_asked_to():
     timer = threading.Timer(4, lambda: setattr(progress, "_stop", True))
     timer.start()
     with RayPool(spec) as pool, pytest.raises(Interrupted):
-        pool.run(tasks(2), progress)
+        pool.run(requests(2), progress)
     with RayPool(check("helpers:Probe-v0")) as pool:
-        assert len(pool.run(tasks(2), Progress())) == 2
+        assert len(pool.run(requests(2), Progress())) == 2
 
 
 def test_another_address_than_that_of_the_connection_is_refused():

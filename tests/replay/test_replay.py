@@ -67,7 +67,7 @@ def test_exactly_the_transitions_of_the_newest_whole_episodes_can_be_sampled(cap
         expected, kept = expected_transitions(history, capacity)
         assert set(sampled(buffer)) == expected
         assert len(buffer) == len(expected) <= capacity
-        assert buffer.mark[:2] == (len(history) - kept, len(history))
+        assert buffer.cursor[:2] == (len(history) - kept, len(history))
 
 
 def test_many_wraps_keep_the_newest_episodes():
@@ -127,7 +127,6 @@ def test_an_episode_longer_than_the_capacity_is_refused_and_changes_nothing():
     with pytest.raises(ValueError, match="8 steps does not fit a replay of 7"):
         buffer.extend([numbered_episode(1, 8)])
     assert set(sampled(buffer)) == set(transitions_of(numbered_episode(0, 5)))
-    assert len(buffer.unsaved) == 1
 
 
 def test_sampling_is_uniform_over_transitions_also_after_wrapping_around():
@@ -174,34 +173,44 @@ def test_a_restored_buffer_samples_and_goes_on_as_the_original(capacity, before,
     history = fitting([*chain(*before)], capacity)
     original, restored = ReplayBuffer(capacity, 2, 2), ReplayBuffer(capacity, 2, 2)
     original.extend(history)
-    restored.restore(history[original.mark.first_episode :], original.mark)
+    restored.restore(history[original.cursor.first_episode :], original.cursor)
     assert_same_samples(original, restored)
-    assert restored.mark == original.mark
-    assert not restored.unsaved
+    assert restored.cursor == original.cursor
 
     later = fitting([*chain(*after)], capacity, first=len(history))
     original.extend(later)
     restored.extend(later)
     assert_same_samples(original, restored)
-    assert restored.mark == original.mark
+    assert restored.cursor == original.cursor
 
 
-def test_a_mark_stays_good_when_the_buffer_has_gone_on():
+def test_a_cursor_stays_valid_when_episodes_are_added():
     history = [numbered_episode(number, 9) for number in range(12)]
-    at_mark, buffer, restored = (ReplayBuffer(40, 2, 2) for _ in range(3))
-    at_mark.extend(history[:7])
+    at_cursor, buffer, restored = (ReplayBuffer(40, 2, 2) for _ in range(3))
+    at_cursor.extend(history[:7])
     buffer.extend(history[:7])
-    mark = buffer.mark
+    cursor = buffer.cursor
     buffer.extend(history[7:])
-    restored.restore(history[mark.first_episode : mark.episodes], mark)
-    assert_same_samples(at_mark, restored)
+    restored.restore(history[cursor.first_episode : cursor.episodes], cursor)
+    assert_same_samples(at_cursor, restored)
 
 
-def test_unsaved_holds_the_episodes_that_were_added_in_order():
+def test_a_listener_gets_the_episodes_that_were_added_in_order_but_not_those_that_do_not_fit():
+    buffer, heard = ReplayBuffer(40, 2, 2), []
+    buffer.on_add = heard.append
+    buffer.extend(numbered_episode(number, 30) for number in range(3))
+    with pytest.raises(ValueError, match="does not fit"):
+        buffer.extend([numbered_episode(3, 41)])
+    assert [episode.observations[0, 0] for episode in heard] == [0, 1, 2]
+
+
+def test_the_episodes_in_the_buffer_come_back_as_they_were_added():
     buffer = ReplayBuffer(40, 2, 2)
-    episodes = [numbered_episode(number, 30) for number in range(3)]
-    buffer.extend(episodes)
-    assert [episode.observations[0, 0] for episode in buffer.unsaved] == [0, 1, 2]
+    added = [numbered_episode(number, 9, terminated=bool(number % 2)) for number in range(7)]
+    buffer.extend(added)
+    there = list(buffer.episodes())
+    for one, other in zip(there, added[-len(there) :], strict=True):
+        np.testing.assert_equal(vars(one), vars(other))
 
 
 def test_a_million_transitions_of_humanoid_fit_in_1600_megabytes():

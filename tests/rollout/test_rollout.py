@@ -22,14 +22,14 @@ from arac.errors import EnvironmentFailure, Interrupted, UserError
 from arac.models.policies import FlowPolicy
 from arac.models.stacked import take, to_numpy
 from arac.rollout import episode
-from arac.rollout.episode import Task
+from arac.rollout.episode import EpisodeRequest
 from arac.rollout.local_pool import LocalPool
 from arac.rollout.rollouts import Rollouts
 from arac.utils.progress import Progress
 
 
-def task(policy=None, acting="random", counters=(0, 0, 0), *, seed=0, stream="explore", record=True):
-    return Task(policy, acting, seed, stream, counters, record)
+def request(policy=None, acting="random", counters=(0, 0, 0), *, seed=0, stream="explore", record=True):
+    return EpisodeRequest(policy, acting, seed, stream, counters, record)
 
 
 def probe(**kwargs):
@@ -38,8 +38,8 @@ def probe(**kwargs):
     return envs.make(spec), spec.low, spec.high
 
 
-def play(a_task, **kwargs):
-    return episode.run(*probe(**kwargs), a_task)
+def play(request, **kwargs):
+    return episode.run(*probe(**kwargs), request)
 
 
 def assert_equal_episodes(one, other):
@@ -53,12 +53,12 @@ def real_policy(seed, observation_size, action_size):
     return to_numpy(FlowPolicy.init(key, observation_size, action_size, hidden=(8,), flows=1, sigma=0.4))
 
 
-def hopper_tasks():
+def hopper_requests():
     """Return requests of several kinds and lengths, with a real policy."""
     policies = [real_policy(seed, 11, 3) for seed in range(2)]
     kinds = [("random", True), ("explore", True), ("mode", True), ("mode", False)]
     return [
-        task(policy, acting, (member, 3, number), record=record)
+        request(policy, acting, (member, 3, number), record=record)
         for member, policy in enumerate(policies)
         for number, (acting, record) in enumerate(kinds)
     ]
@@ -70,51 +70,51 @@ def pids_of(pool):
 
 def test_an_episode_depends_only_on_its_task():
     environment = probe(length=6)
-    first = episode.run(*environment, task())
-    episode.run(*environment, task(counters=(9, 9, 9)))
-    assert_equal_episodes(first, episode.run(*environment, task()))
-    assert_equal_episodes(first, play(task(), length=6))
+    first = episode.run(*environment, request())
+    episode.run(*environment, request(counters=(9, 9, 9)))
+    assert_equal_episodes(first, episode.run(*environment, request()))
+    assert_equal_episodes(first, play(request(), length=6))
 
 
 def test_the_number_of_workers_changes_nothing():
-    spec, tasks = envs.check("Hopper-v5", max_episode_steps=60), hopper_tasks()
+    spec, requests = envs.check("Hopper-v5", max_episode_steps=60), hopper_requests()
     results = []
     for workers in (0, 1, 2):
         with LocalPool(spec, workers) as pool:
-            results.append(pool.run(tasks, Progress()))
+            results.append(pool.run(requests, Progress()))
     for alone, *others in zip(*results, strict=True):
         for other in others:
             assert_equal_episodes(alone, other)
 
 
-def test_results_come_in_the_order_of_the_tasks():
-    tasks = [task(counters=(member, 0, 0)) for member in range(7)]
+def test_results_come_in_the_order_of_the_requests():
+    requests = [request(counters=(member, 0, 0)) for member in range(7)]
     spec = envs.check("helpers:Probe-v0")
     with LocalPool(spec, 2) as pool:
-        played = pool.run(tasks, Progress())
+        played = pool.run(requests, Progress())
         assert pool.run([], Progress()) == []
-    for a_task, result in zip(tasks, played, strict=True):
-        assert_equal_episodes(result, play(a_task))
+    for one, result in zip(requests, played, strict=True):
+        assert_equal_episodes(result, play(one))
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        task(counters=(1, 0, 0)),
-        task(counters=(0, 1, 0)),
-        task(counters=(0, 0, 1)),
-        task(seed=1),
-        task(stream="evaluate"),
+        request(counters=(1, 0, 0)),
+        request(counters=(0, 1, 0)),
+        request(counters=(0, 0, 1)),
+        request(seed=1),
+        request(stream="evaluate"),
     ],
 )
 def test_another_counter_seed_or_stream_gives_another_start_and_other_actions(other):
-    one, two = play(task()), play(other)
+    one, two = play(request()), play(other)
     assert one.observations[0, 0] != two.observations[0, 0]
     assert (one.actions != two.actions).all()
 
 
 def test_an_episode_has_one_observation_more_than_steps_each_beside_its_action_and_reward():
-    played = play(task(), length=8)
+    played = play(request(), length=8)
     assert (played.observations.shape, played.actions.shape, played.rewards.shape) == ((9, 4), (8, 2), (8,))
     assert {array.dtype for array in (played.observations, played.actions, played.rewards)} == {np.dtype(np.float32)}
     assert played.observations[:, 1].tolist() == list(range(9))
@@ -126,14 +126,14 @@ def test_an_episode_has_one_observation_more_than_steps_each_beside_its_action_a
 @pytest.mark.parametrize(("action", "received"), [((-1, -1), (-1, 2)), ((1, 1), (3, 10)), ((0, -0.5), (1, 4))])
 def test_minus_one_to_one_is_stretched_to_the_bounds_and_stored_as_it_was(action, received):
     env, low, high = probe()
-    played = episode.run(env, low, high, task(Constant(*action), "mode"))
+    played = episode.run(env, low, high, request(Constant(*action), "mode"))
     np.testing.assert_array_equal(played.actions, np.tile(action, (5, 1)))
     np.testing.assert_allclose(env.unwrapped.received, np.tile(received, (5, 1)), rtol=1e-6)
     assert all(env.action_space.contains(given) for given in env.unwrapped.received)
 
 
 def test_random_acting_is_uniform_and_independent_between_dimensions():
-    actions = play(task(), length=3000).actions
+    actions = play(request(), length=3000).actions
     assert np.abs(actions).max() <= 1
     for column in actions.T:
         assert kstest(column, "uniform", args=(-1, 2)).pvalue > 1e-3
@@ -142,7 +142,7 @@ def test_random_acting_is_uniform_and_independent_between_dimensions():
 
 
 def test_exploring_noise_is_standard_normal_and_fresh_at_every_step():
-    actions = play(task(Constant(0, 0), "explore"), length=2000).actions
+    actions = play(request(Constant(0, 0), "explore"), length=2000).actions
     noise = np.arctanh(actions.astype(float))
     for column in noise.T:
         assert kstest(column, "norm").pvalue > 1e-3
@@ -152,14 +152,14 @@ def test_exploring_noise_is_standard_normal_and_fresh_at_every_step():
 
 def test_mode_is_the_policys_action_without_noise():
     policy = real_policy(1, 4, 2)
-    mode, explore = (play(task(policy, acting), length=20) for acting in ("mode", "explore"))
+    mode, explore = (play(request(policy, acting), length=20) for acting in ("mode", "explore"))
     np.testing.assert_array_equal(mode.actions, [policy.mode(observation) for observation in mode.observations[:-1]])
     assert (explore.actions != [policy.mode(observation) for observation in explore.observations[:-1]]).any(1).all()
 
 
 @pytest.mark.parametrize("acting", ["explore", "mode"])
 def test_without_a_record_only_return_and_length_come_back(acting):
-    full, bare = (play(task(Constant(0, 0), acting, record=record), length=7) for record in (True, False))
+    full, bare = (play(request(Constant(0, 0), acting, record=record), length=7) for record in (True, False))
     assert (bare.observations.size, bare.actions.size, bare.rewards.size) == (0, 0, 0)
     assert (bare.total, bare.steps, bare.terminated) == (full.total, full.steps, full.terminated) == (3.5, 7, True)
 
@@ -167,7 +167,7 @@ def test_without_a_record_only_return_and_length_come_back(acting):
 def test_an_episode_that_the_time_limit_cuts_off_is_not_terminated():
     def limited_to(steps):
         spec = envs.check("helpers:Probe-v0", max_episode_steps=steps, kwargs={"length": 5})
-        return episode.run(envs.make(spec), spec.low, spec.high, task())
+        return episode.run(envs.make(spec), spec.low, spec.high, request())
 
     assert [(limited_to(steps).terminated, len(limited_to(steps))) for steps in (3, 5, 9)] == [
         (False, 3),
@@ -188,7 +188,7 @@ def test_an_episode_that_the_time_limit_cuts_off_is_not_terminated():
 )
 def test_a_number_that_is_not_finite_stops_with_environment_member_and_step(trouble, at, name):
     with pytest.raises(EnvironmentFailure) as caught:
-        play(task(counters=(4, 17, 2), seed=6), trouble=trouble, at=at)
+        play(request(counters=(4, 17, 2), seed=6), trouble=trouble, at=at)
     message = str(caught.value)
     assert f"Probe-v0 gave {name} that is not finite at step {at} of the explore episode" in message
     assert "(member 4, generation 17, episode 2, seed 6)" in message
@@ -196,7 +196,7 @@ def test_a_number_that_is_not_finite_stops_with_environment_member_and_step(trou
 
 def test_an_environment_that_reuses_its_array_is_recorded_as_it_was():
     spec = envs.check("helpers:Reusing-v0")
-    played = episode.run(envs.make(spec), spec.low, spec.high, task())
+    played = episode.run(envs.make(spec), spec.low, spec.high, request())
     assert played.observations[:, 0].tolist() == [0, 1, 2, 3, 4]
 
 
@@ -223,7 +223,7 @@ def failure_in_worker(time_limit=None, workers=1, **kwargs):
     with LocalPool(spec, workers, time_limit) as pool, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with pytest.raises(EnvironmentFailure) as caught:
-            pool.run([task(counters=(member, 0, 0)) for member in range(3)], Progress())
+            pool.run([request(counters=(member, 0, 0)) for member in range(3)], Progress())
         pids = pids_of(pool)
     assert gone(*pids)
     return str(caught.value)
@@ -277,14 +277,14 @@ def test_an_environment_that_hangs_is_ended_after_its_time_and_reported_with_whe
 @pytest.mark.parametrize(("how", "time_limit"), [("dies", None), ("hangs", 3.0)])
 def test_a_worker_that_dies_or_hangs_once_is_replaced_and_the_result_is_the_same(how, time_limit, tmp_path):
     """Only the worker of that episode is ended; all other episodes stay with their workers."""
-    tasks = [task(counters=(member, 0, 0)) for member in range(4)]
-    here = [play(a_task) for a_task in tasks]
+    requests = [request(counters=(member, 0, 0)) for member in range(4)]
+    here = [play(request) for request in requests]
     spec = replace(envs.check("helpers:Probe-v0"), kwargs={"trouble": how, "once": str(tmp_path / "once")})
     said, progress = [], Progress()
     progress.log = said.append
     with LocalPool(spec, 2, time_limit) as pool:
         before = pids_of(pool)
-        for mine, others in zip(here, pool.run(tasks, progress), strict=True):
+        for mine, others in zip(here, pool.run(requests, progress), strict=True):
             assert_equal_episodes(mine, others)
         after = pids_of(pool)
     assert len(set(before) & set(after)) == 1
@@ -295,13 +295,13 @@ def test_a_worker_that_dies_or_hangs_once_is_replaced_and_the_result_is_the_same
 
 
 def test_a_worker_that_was_killed_is_replaced_and_the_result_is_the_same():
-    tasks = [task(counters=(member, 0, 0)) for member in range(3)]
+    requests = [request(counters=(member, 0, 0)) for member in range(3)]
     said, progress = [], Progress()
     progress.log = said.append
     with LocalPool(envs.check("helpers:Probe-v0"), 1) as pool:
-        first = pool.run(tasks, progress)
+        first = pool.run(requests, progress)
         os.kill(pids_of(pool)[0], signal.SIGKILL)
-        second = pool.run(tasks, progress)
+        second = pool.run(requests, progress)
     for one, other in zip(first, second, strict=True):
         assert_equal_episodes(one, other)
     assert len(said) == 1
@@ -314,9 +314,9 @@ def test_a_worker_that_was_stopped_is_replaced():
     progress.log = lambda _: None
     wide = Constant(*np.zeros(10**6))  # more than a socket takes at once
     with LocalPool(envs.check("helpers:Probe-v0"), 1, 3.0) as pool:
-        [expected] = pool.run([task(wide, "random")], progress)
+        [expected] = pool.run([request(wide, "random")], progress)
         os.kill(pids_of(pool)[0], signal.SIGSTOP)
-        [again] = pool.run([task(wide, "random")], progress)
+        [again] = pool.run([request(wide, "random")], progress)
     assert_equal_episodes(expected, again)
 
 
@@ -331,7 +331,7 @@ def test_a_closed_pool_leaves_no_worker():
 def test_what_an_environment_started_ends_with_its_worker(tmp_path):
     spec = envs.check("helpers:Probe-v0", kwargs={"trouble": "starts a process", "once": str(tmp_path / "pid")})
     with LocalPool(spec, 1) as pool:
-        pool.run([task()], Progress())
+        pool.run([request()], Progress())
         pid = int((tmp_path / "pid").read_text())
         assert is_running(pid)
     assert gone(pid)
@@ -344,13 +344,13 @@ def test_no_worker_outlives_a_parent_that_was_killed_even_in_an_episode_that_han
         "from dataclasses import replace\n"
         "from arac import envs\n"
         "from arac.utils.progress import Progress\n"
-        "from arac.rollout.episode import Task\n"
+        "from arac.rollout.episode import EpisodeRequest\n"
         "from arac.rollout.local_pool import LocalPool\n"
         "spec = replace(envs.check('helpers:Probe-v0'), kwargs={'trouble': 'hangs for good'})\n"
         "pool = LocalPool(spec, 2)\n"
         "print(*[worker._process.pid for worker in pool._workers], flush=True)\n"
         "threading.Timer(4, os.kill, (os.getpid(), signal.SIGKILL)).start()\n"
-        "pool.run([Task(None, 'random', 0, 'explore', (m, 0, 0), True) for m in range(2)], Progress())\n"
+        "pool.run([EpisodeRequest(None, 'random', 0, 'explore', (m, 0, 0), True) for m in range(2)], Progress())\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
@@ -362,17 +362,17 @@ def test_short_episodes_do_not_wait_for_a_long_one(tmp_path):
     """The long episode ends only after all short ones, so a fixed share per worker would never finish."""
     key, progress = tmp_path / "key", Progress()
     long, short = Constant(0.5), Constant(-0.5)
-    tasks = [task(policy, "mode", (member, 0, 0)) for member, policy in enumerate([short, long, *[short] * 8])]
+    requests = [request(policy, "mode", (member, 0, 0)) for member, policy in enumerate([short, long, *[short] * 8])]
     seen = []
 
     def note():
         seen.append(progress.done)
-        if progress.done == len(tasks) - 1:
+        if progress.done == len(requests) - 1:
             key.touch()
 
     progress.on_advance = note
     with LocalPool(envs.check("helpers:Gate-v0", kwargs={"key": str(key)}), 2) as pool:
-        played = pool.run(tasks, progress)
+        played = pool.run(requests, progress)
     assert [result.total for result in played] == [-0.5, 0.5, *[-0.5] * 8]
     assert seen == list(range(1, 11))
 
@@ -387,7 +387,7 @@ def test_a_request_to_stop_is_heard_while_workers_play(tmp_path):
         timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
         with pytest.raises(Interrupted):
-            pool.run([task(Constant(0.5), "mode")], progress)
+            pool.run([request(Constant(0.5), "mode")], progress)
         timer.join()
         pids = pids_of(pool)
     assert gone(*pids)
@@ -397,7 +397,7 @@ def test_workers_make_what_a_module_registers_without_a_name_of_its_own():
     """Register an environment as shimmy does dm_control: no other process can import its entry point."""
     spec = envs.check("helpers:Nameless-v0", kwargs={"length": 6})
     with LocalPool(spec, 1) as pool, LocalPool(spec, 0) as here:
-        [far], [near] = pool.run([task()], Progress()), here.run([task()], Progress())
+        [far], [near] = pool.run([request()], Progress()), here.run([request()], Progress())
     assert_equal_episodes(far, near)
 
 
@@ -410,7 +410,7 @@ def test_drifting_noise_is_an_ornstein_uhlenbeck_process():
             noise.append(drawn)
             return self.action
 
-    play(task(Listener(0.0, 0.0), "drift"), length=5000)
+    play(request(Listener(0.0, 0.0), "drift"), length=5000)
     noise = np.array(noise)
     assert noise.std() == pytest.approx(0.2 / np.sqrt(1 - 0.85**2), rel=0.1)
     assert pearsonr(noise[:-1, 0], noise[1:, 0]).statistic == pytest.approx(0.85, abs=0.03)
@@ -422,9 +422,9 @@ def test_drifting_noise_is_an_ornstein_uhlenbeck_process():
 class Recorder:
     """A pool that records its requests and plays nothing."""
 
-    def run(self, tasks, progress):
-        self.tasks, self.phase = tasks, (progress.name, progress.total)
-        return list(range(len(tasks)))
+    def run(self, requests, progress):
+        self.requests, self.phase = requests, (progress.name, progress.total)
+        return list(range(len(requests)))
 
 
 def population_of(size):
@@ -436,32 +436,32 @@ def test_exploration_is_one_recorded_episode_per_member(acting):
     pool, population = Recorder(), population_of(3)
     assert Rollouts(pool, 5, Progress()).explore(population, 7, acting, noise_hold=9) == [0, 1, 2]
     expected = [(acting, 5, "explore", (member, 7, 0), True, None, 9) for member in range(3)]
-    assert [a_task[1:] for a_task in pool.tasks] == expected
+    assert [request[1:] for request in pool.requests] == expected
     assert pool.phase == ("collect", 3)
-    for member, a_task in enumerate(pool.tasks):
-        jax.tree.map(np.testing.assert_array_equal, a_task.policy, take(population, member))
-        assert all(type(leaf) is np.ndarray for leaf in jax.tree.leaves(a_task.policy))
+    for member, request in enumerate(pool.requests):
+        jax.tree.map(np.testing.assert_array_equal, request.policy, take(population, member))
+        assert all(type(leaf) is np.ndarray for leaf in jax.tree.leaves(request.policy))
 
 
 def test_evaluation_is_without_noise_grouped_by_member_and_from_common_start_states():
     pool = Recorder()
     rollouts = Rollouts(pool, 5, Progress())
     assert rollouts.evaluate(population_of(2), 7, 3) == [[0, 1, 2], [3, 4, 5]]
-    starts = [a_task.reset_seed for a_task in pool.tasks]
+    starts = [request.reset_seed for request in pool.requests]
     assert starts[:3] == starts[3:], "all members play the same episodes"
     assert len(set(starts)) == 3
-    assert [a_task[1:] for a_task in pool.tasks] == [
+    assert [request[1:] for request in pool.requests] == [
         ("mode", 5, "evaluate", (member, 7, number), False, starts[number], 1)
         for member in range(2)
         for number in range(3)
     ]
     rollouts.evaluate(population_of(2), 8, 3)
-    assert not set(starts) & {a_task.reset_seed for a_task in pool.tasks}, "other episodes at the next evaluation"
+    assert not set(starts) & {request.reset_seed for request in pool.requests}, "other episodes at the next evaluation"
 
 
 @pytest.mark.parametrize("acting", ["random", "explore", "drift"])
 def test_held_noise_lasts_for_a_cut_off_zeta_number_of_steps(acting):
-    held = episode.run(*probe(length=4000), task(Constant(0.0, 0.0), acting)._replace(noise_hold=8)).actions
+    held = episode.run(*probe(length=4000), request(Constant(0.0, 0.0), acting)._replace(noise_hold=8)).actions
     changes = np.flatnonzero((np.diff(held, axis=0) != 0).any(1)) + 1
     lengths = np.diff([0, *changes])  # without the last, which the episode's end truncates
     assert lengths.max() == 8
@@ -473,7 +473,7 @@ def test_held_noise_lasts_for_a_cut_off_zeta_number_of_steps(acting):
 
 def test_an_evaluation_holds_no_noise():
     one, other = (
-        episode.run(*probe(length=20), task(Constant(0.3, 0.1), "mode")._replace(noise_hold=hold)).actions
+        episode.run(*probe(length=20), request(Constant(0.3, 0.1), "mode")._replace(noise_hold=hold)).actions
         for hold in (1, 8)
     )
     np.testing.assert_array_equal(one, other)
@@ -483,7 +483,7 @@ def test_an_environment_that_only_the_parent_registered_is_known_to_the_workers(
     gymnasium.register("Mine-v0", "helpers:Probe", max_episode_steps=3)
     spec = envs.check("Mine-v0")
     with LocalPool(spec, 1) as pool:
-        [played] = pool.run([task()], Progress())
+        [played] = pool.run([request()], Progress())
     assert len(played) <= 3
 
 
@@ -498,8 +498,8 @@ def test_an_environment_of_the_script_itself_is_refused_with_what_to_do():
 def test_a_wide_policy_acts_alike_in_a_worker_and_here():
     spec = envs.check("Humanoid-v5")
     policy = FlowPolicy.init(jax.random.key(0), 348, 17, hidden=(256,), flows=3, sigma=0.6)
-    tasks = [task(to_numpy(policy), "explore", (0, number, 0)) for number in range(2)]
+    requests = [request(to_numpy(policy), "explore", (0, number, 0)) for number in range(2)]
     with LocalPool(spec, 2) as workers, LocalPool(spec, 0) as here:
-        for one, other in zip(workers.run(tasks, Progress()), here.run(tasks, Progress()), strict=True):
+        for one, other in zip(workers.run(requests, Progress()), here.run(requests, Progress()), strict=True):
             np.testing.assert_array_equal(one.observations, other.observations)
             np.testing.assert_array_equal(one.actions, other.actions)

@@ -1,5 +1,6 @@
 import json
 import os
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +15,7 @@ from arac.replay.buffer import ReplayBuffer, sample
 from arac.storage import checkpoint
 from arac.storage.checkpoint import fill, list_checkpoints, save, set_aside_after
 from arac.storage.pytree_io import from_arrays, outline, size_in_bytes, to_arrays
+from arac.storage.replay_segments import ReplayLog
 from arac.utils import atomic_io
 from arac.utils.atomic_io import Checksum, sha256
 
@@ -45,32 +47,42 @@ RUN = {"algorithm": "arac", "environment": {"id": "Hopper-v5"}, "config": {"flow
 
 
 def load(folder, template=TEMPLATE, differences=()):
-    return checkpoint.load(folder, template, lambda run: list(differences), new_replay())
+    config = SimpleNamespace(leaves_since_format_2=())
+    spec = SimpleNamespace(outline=lambda: template, differences=lambda run: list(differences), config=config)
+    return checkpoint.load(folder, spec, Replay())
 
 
-def new_replay():
-    return ReplayBuffer(40, 2, 2)
+class Replay(ReplayBuffer):
+    """A small buffer with the log of its run."""
+
+    def __init__(self):
+        super().__init__(40, 2, 2)
+        self.keep(ReplayLog())
+
+    def keep(self, log):
+        self.log, self.on_add = log, log.unsaved.append
 
 
 def played(replay, count, steps=5):
     """Add `count` episodes, each with its number in the history of the buffer."""
-    first = replay.mark.episodes
+    first = replay.cursor.episodes
     replay.extend(numbered_episode(first + i, steps, terminated=bool(i % 2)) for i in range(count))
 
 
-def save_at(folder, env_steps, replay, mark=None):
-    save(folder, state_at(env_steps), replay, mark or replay.mark, METRICS, RUN)
+def save_at(folder, env_steps, replay, cursor=None):
+    save(folder, state_at(env_steps), replay.log, cursor or replay.cursor, METRICS, RUN)
 
 
 def loaded_replay(folder, manifest):
-    replay = new_replay()
+    replay = Replay()
     fill(folder, manifest, replay)
+    replay.keep(ReplayLog(manifest.cursor.episodes, saved=manifest.segments))
     return replay
 
 
 def two_checkpoints(folder):
     """Write a run with checkpoints at 10 and 20 steps, and return the replay of both."""
-    replay = new_replay()
+    replay = Replay()
     played(replay, 2)
     save_at(folder, 10, replay)
     older = loaded_replay(folder, load(folder).manifest)
@@ -113,7 +125,7 @@ def assert_same_state(one, other):
 
 
 def assert_same_replay(one, other):
-    assert one.mark == other.mark
+    assert one.cursor == other.cursor
     assert len(one) == len(other)
     for seed in range(3):
         batches = [sample(replay.view, jax.random.key(seed), 64) for replay in (one, other)]
@@ -147,7 +159,7 @@ def test_an_array_that_does_not_lie_in_row_order_comes_back_as_it_was():
     assert_same_state(from_arrays(tree, safetensors.numpy.load(safetensors.numpy.save(to_arrays(tree)))), tree)
 
 
-@pytest.mark.parametrize(
+@pytest.cursor.parametrize(
     ("arrays", "word"),
     [
         ({"['a']": np.zeros(3), "['b']": np.array(0)}, "float64"),
@@ -175,12 +187,12 @@ def test_state_and_replay_come_back_as_they_were(tmp_path):
 
 
 def test_a_replay_that_has_wrapped_around_comes_back_and_goes_on_as_the_original(tmp_path):
-    replay = new_replay()
+    replay = Replay()
     for number in range(9):
         played(replay, 2, steps=7)
         save_at(tmp_path, 10 * (number + 1), replay)
     restored = loaded_replay(tmp_path, load(tmp_path).manifest)
-    assert replay.mark.first_episode > 0
+    assert replay.cursor.first_episode > 0
     assert_same_replay(restored, replay)
     played(replay, 3, steps=11)
     played(restored, 3, steps=11)
@@ -188,14 +200,14 @@ def test_a_replay_that_has_wrapped_around_comes_back_and_goes_on_as_the_original
 
 
 def test_a_checkpoint_before_any_episode_has_an_empty_replay(tmp_path):
-    save_at(tmp_path, 0, new_replay())
+    save_at(tmp_path, 0, Replay())
     loaded = load(tmp_path)
     assert loaded.state.env_steps == 0
     assert len(loaded_replay(tmp_path, loaded.manifest)) == 0
 
 
 def test_only_new_episodes_are_written_at_a_second_save(tmp_path):
-    replay = new_replay()
+    replay = Replay()
     played(replay, 2)
     save_at(tmp_path, 10, replay)
     [first] = (tmp_path / "replay").iterdir()
@@ -206,11 +218,11 @@ def test_only_new_episodes_are_written_at_a_second_save(tmp_path):
     [second] = set((tmp_path / "replay").iterdir()) - {first}
     assert safetensors.numpy.load_file(second)["lengths"].tolist() == [5, 5, 5]
     assert safetensors.numpy.load_file(second)["observations"][::6, 0].tolist() == [2, 3, 4]
-    assert not replay.unsaved
+    assert not replay.log.unsaved
 
 
 def test_a_save_without_new_episodes_writes_no_segment(tmp_path):
-    replay = new_replay()
+    replay = Replay()
     played(replay, 2)
     save_at(tmp_path, 10, replay)
     names = segment_names(tmp_path)
@@ -219,33 +231,33 @@ def test_a_save_without_new_episodes_writes_no_segment(tmp_path):
     assert_same_replay(loaded_replay(tmp_path, load(tmp_path).manifest), replay)
 
 
-def test_episodes_after_the_mark_are_not_saved_and_stay_unsaved(tmp_path):
-    at_mark, replay = new_replay(), new_replay()
-    played(at_mark, 7, steps=6)
+def test_episodes_after_the_cursor_are_not_saved_and_stay_unsaved(tmp_path):
+    at_cursor, replay = Replay(), Replay()
+    played(at_cursor, 7, steps=6)
     played(replay, 7, steps=6)
-    mark = replay.mark
+    cursor = replay.cursor
     played(replay, 5, steps=6)
-    save_at(tmp_path, 10, replay, mark)
-    assert_same_replay(loaded_replay(tmp_path, load(tmp_path).manifest), at_mark)
-    assert [episode.observations[0, 0] for episode in replay.unsaved] == [7, 8, 9, 10, 11]
+    save_at(tmp_path, 10, replay, cursor)
+    assert_same_replay(loaded_replay(tmp_path, load(tmp_path).manifest), at_cursor)
+    assert [episode.observations[0, 0] for episode in replay.log.unsaved] == [7, 8, 9, 10, 11]
 
 
 def test_the_last_two_checkpoints_are_kept_with_the_segments_that_they_need_and_no_others(tmp_path):
-    replay, marks = new_replay(), []
+    replay, cursors = Replay(), []
     for number in range(12):
         played(replay, 2, steps=5)
         save_at(tmp_path, 10 * (number + 1), replay)
-        marks.append(replay.mark)
+        cursors.append(replay.cursor)
         kept = list_checkpoints(tmp_path)
         assert [int(path.name) for path in kept] == [10 * (n + 1) for n in range(max(number - 1, 0), number + 1)]
-        oldest_needed = marks[max(number - 1, 0)].first_episode
+        oldest_needed = cursors[max(number - 1, 0)].first_episode
         saved_first = [2 * n for n in range(number + 1) if 2 * n + 2 > oldest_needed]
         assert segment_names(tmp_path) == [f"{first:012d}.safetensors" for first in saved_first]
-    assert marks[-1].first_episode > 10
+    assert cursors[-1].first_episode > 10
 
 
 def test_the_older_checkpoint_is_whole_after_wrapping_around(tmp_path):
-    replay, older = new_replay(), new_replay()
+    replay, older = Replay(), Replay()
     for number in range(8):
         played(replay, 2)
         save_at(tmp_path, 10 * (number + 1), replay)
@@ -308,7 +320,7 @@ DAMAGES = [
 ]
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.cursor.parametrize("damage", DAMAGES)
 def test_a_broken_checkpoint_is_skipped_for_the_older_one_and_named(tmp_path, damage):
     older, _ = two_checkpoints(tmp_path)
     damage(tmp_path)
@@ -319,7 +331,7 @@ def test_a_broken_checkpoint_is_skipped_for_the_older_one_and_named(tmp_path, da
     assert skipped[0].startswith("checkpoint 20: ")
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.cursor.parametrize("damage", DAMAGES)
 def test_a_run_goes_on_and_saves_after_a_broken_checkpoint_was_skipped(tmp_path, damage):
     two_checkpoints(tmp_path)
     damage(tmp_path)
@@ -334,7 +346,7 @@ def test_a_run_goes_on_and_saves_after_a_broken_checkpoint_was_skipped(tmp_path,
     assert_same_replay(loaded_replay(tmp_path, manifest), replay)
 
 
-@pytest.mark.parametrize("part", ["first_episode", "row", "generation"])
+@pytest.cursor.parametrize("part", ["first_episode", "row", "generation"])
 def test_a_changed_number_in_the_manifest_is_noticed(tmp_path, part):
     two_checkpoints(tmp_path)
     path = checkpoint_folder(tmp_path, 20) / "manifest.json"
@@ -356,7 +368,7 @@ def test_the_checkpoints_of_another_configuration_are_refused_with_the_differenc
         load(tmp_path, differences=["flows is 4, was 3"])
 
 
-@pytest.mark.parametrize("newer", [(10,), (20,), (10, 20)])
+@pytest.cursor.parametrize("newer", [(10,), (20,), (10, 20)])
 def test_a_newer_format_is_refused_by_its_number_and_never_skipped(tmp_path, newer):
     two_checkpoints(tmp_path)
     for env_steps in newer:
@@ -367,7 +379,7 @@ def test_a_newer_format_is_refused_by_its_number_and_never_skipped(tmp_path, new
         load(tmp_path)
 
 
-@pytest.mark.parametrize("made", [False, True])
+@pytest.cursor.parametrize("made", [False, True])
 def test_a_folder_without_a_checkpoint_is_refused_in_one_sentence(tmp_path, made):
     if made:
         (tmp_path / "checkpoints").mkdir()
@@ -417,9 +429,9 @@ def failing_at(monkeypatch, failing_call):
     return calls
 
 
-@pytest.mark.parametrize("failing_call", range(7))
+@pytest.cursor.parametrize("failing_call", range(7))
 def test_a_save_that_fails_leaves_the_checkpoint_before_it_and_no_temporary_files(tmp_path, monkeypatch, failing_call):
-    replay = new_replay()
+    replay = Replay()
     played(replay, 2)
     save_at(tmp_path, 10, replay)
     before = loaded_replay(tmp_path, load(tmp_path).manifest)
@@ -440,9 +452,9 @@ def test_a_save_that_fails_leaves_the_checkpoint_before_it_and_no_temporary_file
         assert_same_replay(loaded_replay(tmp_path, manifest), replay)
 
 
-@pytest.mark.parametrize("failing_call", [0, 2, 4])
+@pytest.cursor.parametrize("failing_call", [0, 2, 4])
 def test_a_save_after_one_that_failed_has_all_episodes(tmp_path, monkeypatch, failing_call):
-    replay = new_replay()
+    replay = Replay()
     played(replay, 2)
     with monkeypatch.context() as broken_disk:
         failing_at(broken_disk, failing_call)
@@ -497,24 +509,24 @@ def test_a_broken_checkpoint_does_not_take_a_place_of_the_two_that_are_kept(tmp_
 
 def test_episodes_that_left_replay_before_there_was_a_checkpoint_are_in_no_file(tmp_path):
     """A file is never larger than replay, however long the interval is."""
-    replay, same = new_replay(), new_replay()
+    replay, same = Replay(), Replay()
     for _ in range(30):
         played(replay, 2)
         played(same, 2)
-        replay.forget_dropped()
-        assert len(replay.unsaved) <= replay.mark.episodes - replay.mark.first_episode
+        replay.log.forget_before(replay.cursor.first_episode)
+        assert len(replay.log.unsaved) <= replay.cursor.episodes - replay.cursor.first_episode
     save_at(tmp_path, 10, replay)
     [segment] = load(tmp_path).manifest.segments
-    assert (segment.first, segment.first + segment.episodes) == replay.mark[:2]
+    assert (segment.first, segment.first + segment.episodes) == replay.cursor[:2]
     assert_same_replay(loaded_replay(tmp_path, load(tmp_path).manifest), same)
     played(replay, 1)
-    replay.forget_dropped()
+    replay.log.forget_before(replay.cursor.first_episode)
     save_at(tmp_path, 20, replay)
     assert_same_replay(loaded_replay(tmp_path, load(tmp_path).manifest), replay)
 
 
 def test_a_signal_that_comes_just_after_the_rename_does_not_undo_the_checkpoint(tmp_path, monkeypatch):
-    replay = new_replay()
+    replay = Replay()
     played(replay, 2)
     rename = os.rename
 
@@ -535,7 +547,7 @@ def test_a_signal_that_comes_just_after_the_rename_does_not_undo_the_checkpoint(
 
 def test_what_is_not_a_runs_own_stays_where_it_is(tmp_path):
     """Folders of file managers and notebooks, and a user's notes, are left alone."""
-    replay = new_replay()
+    replay = Replay()
     played(replay, 1)
     save_at(tmp_path, 10, replay)
     (tmp_path / "replay" / ".ipynb_checkpoints").mkdir()

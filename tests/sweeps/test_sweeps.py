@@ -531,14 +531,14 @@ def test_runs_begin_in_their_turn_when_a_place_is_free():
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen here")
 def test_a_core_is_one_runs_alone_until_it_is_given_back(monkeypatch):
     monkeypatch.setattr("arac.sweeps.process.cores", lambda: [1000, 1001, 1002])
-    first, second = _Cores(2), _Cores(1)
+    first, second = _Cores(2, 0), _Cores(1, 1)
     assert (first.numbers, second.numbers) == ([1000, 1001], [1002])
-    shared = [_Cores(1).numbers[0] for _ in range(6)]  # no core is left to reserve
+    shared = [_Cores(1, turn).numbers[0] for turn in range(6)]  # no core is left to reserve
     assert sorted(shared) == [1000, 1000, 1001, 1001, 1002, 1002]
     with pytest.raises(UserError, match=r"A run needs 4 cores, and on .* there are 3"):
-        _Cores(4)
+        _Cores(4, 0)
     first.give_back()
-    assert _Cores(2).numbers == [1000, 1001]
+    assert _Cores(2, 0).numbers == [1000, 1001]
     with pytest.raises(OSError, match="in use"):
         socket.socket(socket.AF_UNIX).bind("\0arac-core-1002")
 

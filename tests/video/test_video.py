@@ -15,7 +15,7 @@ from helpers import Constant
 
 from arac import envs
 from arac.errors import EnvironmentFailure, StorageFailure, UserError
-from arac.rollout.episode import Task, run
+from arac.rollout.episode import EpisodeRequest, run
 from arac.video import film, film_scenes, limited, show
 from arac.video.camera import prepared
 from arac.video.encoding import encoder, pace
@@ -32,8 +32,8 @@ def frames(path):
     return iio.imread(path, plugin="FFMPEG")
 
 
-def task(policy, seed=0):
-    return Task(policy, "mode", seed, "video", (0, 0, 0), record=False)
+def request(policy, seed=0):
+    return EpisodeRequest(policy, "mode", seed, "video", (0, 0, 0), record=False)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_it_has_a_frame_for_every_second_step_and_a_second_of_the_last_one(popul
 
 def test_the_returns_are_those_of_the_same_episodes_unseen(population_video, spec):
     env = envs.make(spec)
-    unseen = [run(env, spec.low, spec.high, task(policy)) for policy in POLICIES]
+    unseen = [run(env, spec.low, spec.high, request(policy)) for policy in POLICIES]
     assert [len(episode) for episode in unseen] == LENGTHS
     assert population_video[1] == [episode.total for episode in unseen]
 
@@ -137,7 +137,7 @@ def test_videos_run_in_real_time_with_at_most_thirty_frames_a_second(render_fps,
 
 
 def test_scenes_follow_each_other_in_a_gif(spec, tmp_path):
-    scenes = [[Shot(task(POLICIES[2], seed), f"start {seed}")] for seed in (0, 1)]
+    scenes = [[Shot(request(POLICIES[2], seed), f"start {seed}")] for seed in (0, 1)]
     heard = []
     episodes = film_scenes(spec, scenes, tmp_path / "two.gif", Counting(heard))
     assert [len(one) for [one] in episodes] == [10, 10]
@@ -196,7 +196,7 @@ def test_a_policy_that_no_other_process_finds_is_refused(module, name, spec, tmp
     with pytest.raises(UserError, match=re.escape(sentence)):
         film(spec, [POLICIES[0], mine(0, 0)], ["a", "b"], tmp_path / "a.mp4")
     with pytest.raises(UserError, match=re.escape(sentence)):
-        next(show(spec, [task(POLICIES[0]), task(mine(0, 0))]))
+        next(show(spec, [request(POLICIES[0]), request(mine(0, 0))]))
     assert not list(tmp_path.iterdir())
 
 
@@ -225,20 +225,20 @@ def test_trouble_is_told_and_the_old_video_stays(trouble, error, said, tmp_path)
 def test_a_window_that_cannot_be_opened():
     spec = envs.check(Painted, max_episode_steps=20, kwargs={"trouble": "cannot draw"})
     with pytest.raises(EnvironmentFailure, match=r"the paint has dried up\): `--video FILE.mp4` films it instead"):
-        next(show(spec, [task(POLICIES[0])]))
+        next(show(spec, [request(POLICIES[0])]))
 
 
 def test_closing_the_window_ends_the_show_and_is_no_failure():
     """Gymnasium's window crashes when it is closed, as this environment does at its fourth step, after one episode."""
     spec = envs.check(Painted, max_episode_steps=20, kwargs={"trouble": "crashes", "length": 6})
-    shown = show(spec, [task(Constant(0, 0)), task(Constant(0, 1)), task(Constant(0, 0))])
+    shown = show(spec, [request(Constant(0, 0)), request(Constant(0, 1)), request(Constant(0, 0))])
     assert [len(episode) for episode in shown] == [3]
 
 
 def test_a_window_that_is_lost_before_a_step_was_seen_is_a_failure():
     spec = envs.check(Painted, max_episode_steps=20, kwargs={"trouble": "crashes at once"})
     with pytest.raises(EnvironmentFailure, match=r"Painted lost the process that shows it: it was killed by SIGSEGV"):
-        next(show(spec, [task(POLICIES[0])]))
+        next(show(spec, [request(POLICIES[0])]))
 
 
 def test_mujoco_where_nothing_can_draw(tmp_path, monkeypatch):
@@ -261,7 +261,7 @@ def test_ctrl_c_leaves_no_file_behind(tmp_path):
             super().advance()
 
     with pytest.raises(KeyboardInterrupt):
-        film_scenes(spec, [[Shot(task(POLICIES[0]), "a")]], tmp_path / "a.mp4", Interrupting([]))
+        film_scenes(spec, [[Shot(request(POLICIES[0]), "a")]], tmp_path / "a.mp4", Interrupting([]))
     assert not list(tmp_path.iterdir())
 
 
@@ -290,7 +290,7 @@ def test_mujoco_is_filmed(tmp_path, monkeypatch):
     policies = [Constant(0, 0, 0, 0, 0, 0), Constant(1, 1, 1, -1, -1, -1)]
     returns = film(spec, policies, ["one", "two"], tmp_path / "a.mp4", max_steps=8)
     short = limited(spec, 8)
-    assert returns == [run(envs.make(short), spec.low, spec.high, task(policy)).total for policy in policies]
+    assert returns == [run(envs.make(short), spec.low, spec.high, request(policy)).total for policy in policies]
     shown = frames(tmp_path / "a.mp4").astype(int)
     assert len(shown) == 1 + 8 + 20
     layout = arrange(2, (480, 480), 480)
