@@ -1,13 +1,14 @@
 """The updates of soft actor-critics, in loops that train on many mini-batches in one jitted call."""
 
 from functools import partial
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
+from arac.learning import update_loop
 from arac.learning.forces import (
     ForceConfig,
     ForceMetrics,
@@ -19,13 +20,14 @@ from arac.learning.forces import (
 )
 from arac.learning.jit import compiled
 from arac.learning.losses import actor_loss, critic_loss, temperature_loss
-from arac.learning.update_loop import BatchSample, repeat, sample_batch, train_on_batches
+from arac.learning.update_loop import BatchSample, gradient_step, repeat, sample_batch, train_on_batches
 from arac.models.critics import Critic, fuse_twin_q
 from arac.models.policies import Policy
 from arac.replay import buffer
 from arac.replay.buffer import Batch, ReplayView
 
-Parameters = TypeVar("Parameters")
+ActorLearner: TypeAlias = update_loop.ActorLearner[Policy]
+CriticLearner: TypeAlias = update_loop.CriticLearner[Critic]
 
 
 class UpdateConfig(NamedTuple):
@@ -36,20 +38,6 @@ class UpdateConfig(NamedTuple):
     learning_rate: float
     batch_size: int
     forces: ForceConfig = ForceConfig()
-
-
-class CriticLearner(NamedTuple):
-    """A critic and its optimiser state."""
-
-    critic: Critic
-    optimiser: optax.OptState
-
-
-class ActorLearner(NamedTuple):
-    """An actor and its optimiser state, or a population of actors with a leading axis."""
-
-    policy: Policy
-    optimiser: optax.OptState
 
 
 class Temperatures(NamedTuple):
@@ -70,14 +58,6 @@ def fresh_optimiser(update_config: UpdateConfig, parameters: optax.Params) -> op
     return adam(update_config).init(parameters)
 
 
-def gradient_step(
-    update_config: UpdateConfig, parameters: Parameters, gradient: Parameters, optimiser: optax.OptState
-) -> tuple[Parameters, optax.OptState]:
-    """Take one step of Adam; return the new parameters and the new optimiser state."""
-    change, optimiser = adam(update_config).update(gradient, optimiser)
-    return optax.apply_updates(parameters, change), optimiser
-
-
 def critic_step(
     update_config: UpdateConfig,
     learner: CriticLearner,
@@ -91,7 +71,7 @@ def critic_step(
     loss, gradient = jax.value_and_grad(critic_loss)(
         critic.online, critic, policy, temperature, batch, noise, update_config.discount
     )
-    online, optimiser = gradient_step(update_config, critic.online, gradient, learner.optimiser)
+    online, optimiser = gradient_step(adam(update_config), critic.online, gradient, learner.optimiser)
     return CriticLearner(critic.with_soft_target(online, update_config.tau), optimiser), loss
 
 
@@ -105,7 +85,7 @@ def actor_step(
 ) -> tuple[ActorLearner, "ActorMetrics"]:
     """Train one actor on one mini-batch by Eq. 2; return it and its metrics."""
     gradient, metrics = actor_gradient(learner.policy, critic, temperature, observation, noise)
-    return ActorLearner(*gradient_step(update_config, learner.policy, gradient, learner.optimiser)), metrics
+    return ActorLearner(*gradient_step(adam(update_config), learner.policy, gradient, learner.optimiser)), metrics
 
 
 def actor_gradient(
@@ -165,7 +145,9 @@ def population_step(
             update_config.forces, gradient, policies, forces, partners, observation, noise
         )
         forces = forces._replace(log_coefficient=adapted(update_config.forces, forces, force_metrics))
-    learners = ActorLearner(*jax.vmap(partial(gradient_step, update_config))(policies, gradient, learners.optimiser))
+    learners = ActorLearner(
+        *jax.vmap(partial(gradient_step, adam(update_config)))(policies, gradient, learners.optimiser)
+    )
     if isinstance(temperature, Temperatures):
         adapt = partial(temperature_step, update_config, -float(noise.shape[-1]))
         temperature = Temperatures(*jax.vmap(adapt)(*temperature, metrics.log_prob))
@@ -181,7 +163,7 @@ def temperature_step(
 ) -> tuple[Float[Array, ""], optax.OptState]:
     """Take one step of a temperature towards the one that gives the target entropy; return its log and optimiser."""
     gradient = jax.grad(temperature_loss)(log_temperature, log_prob, target_entropy)
-    return gradient_step(update_config, log_temperature, gradient, optimiser)
+    return gradient_step(adam(update_config), log_temperature, gradient, optimiser)
 
 
 @partial(compiled, static="update_config")

@@ -4,20 +4,24 @@ TD3, CEM-TD3 and CERL use them; ERL's DDPG is the special case of one Q network,
 """
 
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
+from arac.learning import update_loop
 from arac.learning.jit import compiled
 from arac.learning.losses import deterministic_actor_loss, q_loss, smoothed_target
-from arac.learning.update_loop import BatchSample, repeat, sample_batch, train_on_batches
+from arac.learning.update_loop import BatchSample, gradient_step, repeat, sample_batch, train_on_batches
 from arac.models.critics import CriticTarget, Q, TwinCritic, fuse_twin_q, soft_update, split_twin_q
 from arac.models.policies import DeterministicPolicy
 from arac.replay import buffer
 from arac.replay.buffer import Batch, ReplayView
+
+Actor: TypeAlias = update_loop.ActorLearner[DeterministicPolicy]
+CriticLearner: TypeAlias = update_loop.CriticLearner[TwinCritic]
 
 
 class UpdateConfig(NamedTuple):
@@ -32,20 +36,6 @@ class UpdateConfig(NamedTuple):
     policy_delay: int = 2
     gradient_clip: float | None = None  # the largest norm of the critic's gradient
     critic_target: CriticTarget = "delayed"
-
-
-class Actor(NamedTuple):
-    """An actor and its optimiser state."""
-
-    policy: DeterministicPolicy
-    optimiser: optax.OptState
-
-
-class CriticLearner(NamedTuple):
-    """A critic and its optimiser state."""
-
-    critic: TwinCritic
-    optimiser: optax.OptState
 
 
 class Learner(NamedTuple):
@@ -94,8 +84,7 @@ def critic_step(
     )
     target = smoothed_target(critic.target, target_policy, batch, smoothing, discount)
     loss, gradient = jax.value_and_grad(q_loss)(critic.online, target, batch)
-    change, optimiser = critic_optimiser(update_config).update(gradient, learner.optimiser)
-    online = optax.apply_updates(critic.online, change)
+    online, optimiser = gradient_step(critic_optimiser(update_config), critic.online, gradient, learner.optimiser)
     return CriticLearner(TwinCritic(online, critic.target), optimiser), loss
 
 
@@ -109,8 +98,8 @@ def actor_step(
 ) -> tuple[Actor, Float[Array, ""]]:
     """Train the actor on one mini-batch; return it and its loss."""
     loss, gradient = jax.value_and_grad(deterministic_actor_loss)(actor.policy, q, observation)
-    change, optimiser = optax.adam(update_config.actor_learning_rate).update(gradient, actor.optimiser)
-    return Actor(optax.apply_updates(actor.policy, change), optimiser), loss
+    adam = optax.adam(update_config.actor_learning_rate)
+    return Actor(*gradient_step(adam, actor.policy, gradient, actor.optimiser)), loss
 
 
 class Losses(NamedTuple):
@@ -220,7 +209,13 @@ def critic_updates(
 
 @partial(compiled, static="update_config")
 def actor_updates(
-    update_config: UpdateConfig, actor: Actor, q: Q, view: ReplayView, key: jax.Array, start: int, stop: int
+    update_config: UpdateConfig,
+    actor: Actor,
+    q: Q,
+    view: ReplayView,
+    key: jax.Array,
+    start: int,
+    stop: int,
 ) -> tuple[Actor, Float[Array, ""]]:
     """Carry out updates of an actor alone, with a fixed critic; return it and the sum of its losses.
 

@@ -1,14 +1,17 @@
-"""A loop of updates in one jitted call: its random numbers are drawn ahead, and it compiles once for any length.
+"""Actors and critics with their optimisers, and a loop of updates in one jitted call.
+
+The loop draws its random numbers ahead, and compiles once for any length.
 
 Episode lengths change every generation, so the number of updates is a traced number.
 Update i draws its mini-batch and noise from (key, i) alone: dividing updates among several calls changes no result.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Float, Int
 
 from arac.models.critics import fuse_twin_q, split_twin_q
@@ -18,7 +21,32 @@ from arac.replay.buffer import Batch, ReplayView
 Carry = TypeVar("Carry")
 Drawn = TypeVar("Drawn")
 Learner = TypeVar("Learner")
+Parameters = TypeVar("Parameters")
+PolicyT = TypeVar("PolicyT")
+CriticT = TypeVar("CriticT")
 _AHEAD = 32  # updates whose random numbers are drawn at once
+
+
+class ActorLearner(NamedTuple, Generic[PolicyT]):
+    """An actor and its optimiser state, or several actors with a leading axis."""
+
+    policy: PolicyT
+    optimiser: optax.OptState
+
+
+class CriticLearner(NamedTuple, Generic[CriticT]):
+    """A critic and its optimiser state."""
+
+    critic: CriticT
+    optimiser: optax.OptState
+
+
+def gradient_step(
+    rule: optax.GradientTransformation, parameters: Parameters, gradient: Parameters, optimiser: optax.OptState
+) -> tuple[Parameters, optax.OptState]:
+    """Take one step of an optimiser; return the new parameters and the new optimiser state."""
+    change, optimiser = rule.update(gradient, optimiser)
+    return optax.apply_updates(parameters, change), optimiser
 
 
 class BatchSample(NamedTuple):

@@ -21,7 +21,7 @@ from arac.learning.jit import compiled
 from arac.learning.losses import TargetPolicies
 from arac.learning.sac_updates import ActorLearner, CriticLearner, UpdateConfig
 from arac.models.critics import fuse_twin_q, init_critic
-from arac.models.policies import FlowPolicy
+from arac.models.policies import FlowPolicy, Policy
 from arac.models.stacked import take, vmap_init
 from arac.replay.buffer import ReplayView, gather
 from benchmarks.speed.machine import by_turns, filled_replay
@@ -111,7 +111,7 @@ def cases(observation_size: int, action_size: int, flows: int, sigma: float | No
     def policy(key: jax.Array) -> FlowPolicy:
         return FlowPolicy.init(key, observation_size, action_size, hidden=(256,), flows=flows, sigma=sigma)
 
-    population = vmap_init(policy, key, MEMBERS)
+    population: Policy = vmap_init(policy, key, MEMBERS)
     actors = ActorLearner(population, jax.vmap(optimiser.init)(population))
     critic = init_critic(key, "value", observation_size, action_size, (256, 256))
     learner = CriticLearner(critic, optimiser.init(critic.online))
@@ -187,7 +187,7 @@ def adam_loop(parameters: Any, optimiser: Any, *, stacked: bool = False) -> Call
     """Return a loop of n optimiser steps with a gradient that costs nothing."""
 
     def step(parameters: Any, optimiser: Any) -> tuple[Any, Any]:
-        return sac_updates.gradient_step(UPDATE_CONFIG, parameters, parameters, optimiser)
+        return update_loop.gradient_step(sac_updates.adam(UPDATE_CONFIG), parameters, parameters, optimiser)
 
     def once(_: int, carry: tuple[Any, Any]) -> tuple[Any, Any]:
         return jax.vmap(step)(*carry) if stacked else step(*carry)
