@@ -181,7 +181,7 @@ def test_everything_of_a_run_is_there(finished, trained):
     assert page.run("document.querySelectorAll('#strip line[opacity]').length") == last["archive_size"]
     losses = page.run("[...document.querySelectorAll('#losses figcaption')].map(it => it.innerText)")
     first = ["critic loss", "actor loss", "entropy", "archive kl", "temperature"]
-        assert losses == [*first, "ar coefficient", "repulsion acting"]
+    assert losses == [*first, "ar coefficient", "repulsion acting"]
     sources = page.run("[...document.querySelectorAll('#repulsion g[data-series]')].map(g => g.dataset.series)")
     assert "other members" in sources
     assert any(source.startswith("archived") for source in sources)
