@@ -159,7 +159,7 @@ def test_an_array_that_does_not_lie_in_row_order_comes_back_as_it_was():
     assert_same_state(from_arrays(tree, safetensors.numpy.load(safetensors.numpy.save(to_arrays(tree)))), tree)
 
 
-@pytest.cursor.parametrize(
+@pytest.mark.parametrize(
     ("arrays", "word"),
     [
         ({"['a']": np.zeros(3), "['b']": np.array(0)}, "float64"),
@@ -320,7 +320,7 @@ DAMAGES = [
 ]
 
 
-@pytest.cursor.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_broken_checkpoint_is_skipped_for_the_older_one_and_named(tmp_path, damage):
     older, _ = two_checkpoints(tmp_path)
     damage(tmp_path)
@@ -331,7 +331,7 @@ def test_a_broken_checkpoint_is_skipped_for_the_older_one_and_named(tmp_path, da
     assert skipped[0].startswith("checkpoint 20: ")
 
 
-@pytest.cursor.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_run_goes_on_and_saves_after_a_broken_checkpoint_was_skipped(tmp_path, damage):
     two_checkpoints(tmp_path)
     damage(tmp_path)
@@ -346,7 +346,7 @@ def test_a_run_goes_on_and_saves_after_a_broken_checkpoint_was_skipped(tmp_path,
     assert_same_replay(loaded_replay(tmp_path, manifest), replay)
 
 
-@pytest.cursor.parametrize("part", ["first_episode", "row", "generation"])
+@pytest.mark.parametrize("part", ["first_episode", "row", "generation"])
 def test_a_changed_number_in_the_manifest_is_noticed(tmp_path, part):
     two_checkpoints(tmp_path)
     path = checkpoint_folder(tmp_path, 20) / "manifest.json"
@@ -368,7 +368,7 @@ def test_the_checkpoints_of_another_configuration_are_refused_with_the_differenc
         load(tmp_path, differences=["flows is 4, was 3"])
 
 
-@pytest.cursor.parametrize("newer", [(10,), (20,), (10, 20)])
+@pytest.mark.parametrize("newer", [(10,), (20,), (10, 20)])
 def test_a_newer_format_is_refused_by_its_number_and_never_skipped(tmp_path, newer):
     two_checkpoints(tmp_path)
     for env_steps in newer:
@@ -379,7 +379,7 @@ def test_a_newer_format_is_refused_by_its_number_and_never_skipped(tmp_path, new
         load(tmp_path)
 
 
-@pytest.cursor.parametrize("made", [False, True])
+@pytest.mark.parametrize("made", [False, True])
 def test_a_folder_without_a_checkpoint_is_refused_in_one_sentence(tmp_path, made):
     if made:
         (tmp_path / "checkpoints").mkdir()
@@ -429,7 +429,7 @@ def failing_at(monkeypatch, failing_call):
     return calls
 
 
-@pytest.cursor.parametrize("failing_call", range(7))
+@pytest.mark.parametrize("failing_call", range(7))
 def test_a_save_that_fails_leaves_the_checkpoint_before_it_and_no_temporary_files(tmp_path, monkeypatch, failing_call):
     replay = Replay()
     played(replay, 2)
@@ -452,7 +452,7 @@ def test_a_save_that_fails_leaves_the_checkpoint_before_it_and_no_temporary_file
         assert_same_replay(loaded_replay(tmp_path, manifest), replay)
 
 
-@pytest.cursor.parametrize("failing_call", [0, 2, 4])
+@pytest.mark.parametrize("failing_call", [0, 2, 4])
 def test_a_save_after_one_that_failed_has_all_episodes(tmp_path, monkeypatch, failing_call):
     replay = Replay()
     played(replay, 2)
