@@ -16,7 +16,8 @@ from arac.algorithms.base import Context, State, StateT, init_replay
 from arac.algorithms.config import Config
 from arac.algorithms.presets import configured
 from arac.algorithms.registry import Algorithm
-from arac.envs import EnvSpec, Maker
+from arac.envs import EnvSpec
+from arac.envs.making import FromUser
 from arac.errors import Interrupted, UserError
 from arac.learning.jit import timed_compiling
 from arac.models.policies.custom import CustomPolicy
@@ -24,6 +25,7 @@ from arac.replay.buffer import ReplayBuffer
 from arac.rollout.local_pool import LocalPool
 from arac.rollout.ray_pool import RayPool
 from arac.rollout.rollouts import Rollouts
+from arac.rollout.sending import worker_count
 from arac.storage import agent_file, checkpoint, run_folder
 from arac.storage.agent_file import Policies, policies_of
 from arac.storage.metrics import fitness_at
@@ -47,7 +49,7 @@ class Agent(Generic[ConfigT, StateT]):
 
     def __init__(
         self,
-        env: str | Maker,
+        env: str | FromUser,
         *,
         seed: int = 0,
         preset: str | bool = "paper",
@@ -59,13 +61,13 @@ class Agent(Generic[ConfigT, StateT]):
         """Create an untrained agent, by default with the paper's parameters for this task if the paper has some.
 
         Args:
-            env: a Gymnasium id, a task's short name such as `Hopper`, or a function or class that makes an
-                environment. The observations must be continuous, the actions continuous and bounded.
+            env: a Gymnasium id, a task's short name such as `Hopper`, a function or class that makes an environment, or
+                an environment. The observations must be continuous, the actions continuous and bounded.
             seed: seed of every random number of the run.
             preset: the settings to start from. "paper" (or True): the paper's parameters for this task; "paper-letter":
                 also attraction and repulsion exactly as the paper writes them; "published" and "public-code": ERL and
                 CERL as in their papers or in their authors' code; "none" (or False): plain defaults.
-            max_episode_steps: time limit of an episode; required if the environment has none.
+            max_episode_steps: time limit of an episode; 10,000 if the environment has none.
             env_kwargs: keyword arguments for the environment's constructor.
             policy: a custom policy class, for the soft actor-critics (docs/extending.md).
             **config: any field of the algorithm's config, such as `hidden_size`; overrides the preset.
@@ -164,15 +166,14 @@ class Agent(Generic[ConfigT, StateT]):
             raise UserError("This agent was saved with its policies only, and cannot learn: train a new one.")
         target = self.state.env_steps + check_steps("total_steps", total_steps)
         loop.check_run(self.description, target)
-        self.description.check_found()
         if self._replay is None:
             loop.check_memory(self.description)
         run = None
         if run_dir is not None:
             if self.config.rollouts == "ray":
                 ray_utils.check()
-            else:
-                LocalPool.check(self.env, self.config.worker_count())
+            elif self.config.workers != "auto":
+                worker_count(self.env, self.config.workers)  # refused before the folder is made
             run = Run.create(Path(run_dir), self.description, target, self.state, self.replay)
         with nullcontext() if run is None else closing(run):
             self._train(target, run, progress_bar, callbacks)
@@ -184,7 +185,7 @@ class Agent(Generic[ConfigT, StateT]):
         run_dir: str | os.PathLike[str],
         *,
         total_steps: int | None = None,
-        env: Maker | None = None,
+        env: FromUser | None = None,
         policy: type[CustomPolicy] | None = None,
         workers: int | Literal["auto"] | None = None,
         rollouts: Literal["local", "ray"] | None = None,
@@ -224,7 +225,6 @@ class Agent(Generic[ConfigT, StateT]):
         loop.check_run(description, target)
         loop.check_memory(description)
         here = _played_by(description, workers=workers, rollouts=rollouts)
-        here.check_found()
         with closing(Run(folder, description)) as run:
             replay = init_replay(description.config, description.env)
             state, found = run.restore(replay)
@@ -251,6 +251,9 @@ class Agent(Generic[ConfigT, StateT]):
             display = choose(progress, pace, title, None if archive is None else archive.capacity, show=show)
             told = informed(callbacks, self, run.folder if run else None)
             with progress.handle_signals(), self._training_pool() as pool, display, told as callback_list:
+                if self.env.unlimited and self.state.env_steps == 0:
+                    limit = f"{self.env.max_episode_steps:,} steps (max_episode_steps)"
+                    progress.log(f"{self.env.id} has no time limit: an episode ends after at most {limit}.")
                 rollouts = Rollouts(pool, self.description.seed, progress)
                 context = Context(self.config, self.env, self.description.seed, target, self.replay, rollouts, progress)
                 checkpointer = Checkpointer(context, run, self.state)
@@ -265,7 +268,8 @@ class Agent(Generic[ConfigT, StateT]):
     def _training_pool(self) -> LocalPool | RayPool:
         if self.config.rollouts == "ray":
             return RayPool(self.env, self.config.episode_limit())
-        return LocalPool(self.env, self.config.worker_count(), self.config.episode_limit())
+        workers = worker_count(self.env, self.config.workers)
+        return LocalPool(self.env, workers, self.config.episode_limit())
 
     def predict(
         self, observation: Any, state: None = None, episode_start: Any = None, deterministic: bool = False
@@ -331,7 +335,7 @@ class Agent(Generic[ConfigT, StateT]):
         cls,
         path: str | os.PathLike[str],
         *,
-        env: Maker | None = None,
+        env: FromUser | None = None,
         policy: type[CustomPolicy] | None = None,
         log: Callable[[str], None] = warnings.warn,
         say: Callable[[str], None] | None = None,

@@ -21,6 +21,7 @@ from arac.population.archive import Archive
 from arac.rollout.episode import rescale_action
 from arac.rollout.local_pool import LocalPool
 from arac.rollout.rollouts import Rollouts
+from arac.rollout.sending import worker_count
 from arac.storage import export
 from arac.storage.run_spec import RunSpec, check_seed
 from arac.utils.progress import Progress
@@ -97,9 +98,8 @@ def score(
         raise UserError(f"episodes must be at least 1, got {episodes}.")
     for one in (seed, *(() if reset_seeds is None else reset_seeds)):
         check_seed(one)
-    spec.check_found()
     config = spec.config
-    with LocalPool(spec.env, min(config.worker_count(), episodes), config.episode_limit()) as pool:
+    with LocalPool(spec.env, min(worker_count(spec.env, config.workers), episodes), config.episode_limit()) as pool:
         rollouts = Rollouts(pool, spec.seed, progress)
         if reset_seeds is not None:
             played = rollouts.evaluate_on(policy, reset_seeds)

@@ -9,7 +9,6 @@ from typing import Annotated, Any, ClassVar, Literal, get_type_hints
 
 from arac.errors import UserError
 from arac.models.critics import CriticKind
-from arac.utils.processes import cores
 from arac.utils.validation import Bounds, Count, Natural, NonNegative, Share, check_value
 
 
@@ -66,10 +65,6 @@ class Config:
                 f"batch_size ({self.batch_size}) must not exceed replay_capacity ({self.replay_capacity}).",
                 fields=("batch_size", "replay_capacity"),
             )
-
-    def worker_count(self) -> int:
-        """Return the number of worker processes."""
-        return len(cores()) if self.workers == "auto" else self.workers
 
     def episode_limit(self) -> float | None:
         """Return the seconds that an episode may take, or None if there is no limit."""

@@ -13,10 +13,11 @@ from collections import Counter, deque
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from arac.envs import EnvSpec, can_be_imported, make, not_importable
+from arac.envs import EnvSpec, make
 from arac.errors import EnvironmentFailure
 from arac.replay.episode import Episode
 from arac.rollout.episode import EpisodeRequest, Failure, run_or_failure
+from arac.rollout.sending import packed
 from arac.utils.processes import how_it_ended, one_thread
 from arac.utils.progress import Progress
 
@@ -34,7 +35,6 @@ class LocalPool:
     """
 
     def __init__(self, spec: EnvSpec, workers: int, time_limit: float | None = None) -> None:
-        self.check(spec, workers)
         self._spec = spec
         self._time_limit = time_limit
         self._env = make(spec) if workers == 0 else None
@@ -45,16 +45,6 @@ class LocalPool:
         except BaseException:
             self.close()
             raise
-
-    @staticmethod
-    def check(spec: EnvSpec, workers: int) -> None:
-        """Check that workers can make the environment.
-
-        Raises:
-            UserError: if they cannot import it.
-        """
-        if workers > 0 and not can_be_imported(spec):
-            raise not_importable(spec.id)
 
     def __enter__(self) -> "LocalPool":
         return self
@@ -239,7 +229,7 @@ class Worker:
 
     def _send(self, message: Any) -> None:
         with contextlib.suppress(OSError):  # the process has died: `answer` finds out why
-            self.pipe.send(message)
+            self.pipe.send_bytes(packed(message))
 
     def _lost(self, cause: str | None) -> WorkerLost:
         with contextlib.suppress(subprocess.TimeoutExpired):

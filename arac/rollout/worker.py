@@ -17,6 +17,7 @@ import mujoco
 
 from arac.envs import EnvSpec, make
 from arac.rollout.episode import Failure, run_or_failure
+from arac.rollout.sending import unpacked
 from arac.utils.processes import end_with, outlive_readers
 
 
@@ -24,7 +25,7 @@ def serve(pipe: Connection) -> None:
     """Send None when the environment is made, then answer each request with an `Episode` or a `Failure`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     try:
-        spec: EnvSpec = pipe.recv()
+        spec: EnvSpec = unpacked(pipe.recv_bytes())
         env = make(spec)
     except Exception:
         pipe.send(Failure(traceback.format_exc(), explained=False))
@@ -33,7 +34,7 @@ def serve(pipe: Connection) -> None:
     with contextlib.suppress(EOFError, OSError):  # the parent is gone
         pipe.send(None)
         while True:
-            pipe.send(run_or_failure(env, spec.low, spec.high, pipe.recv()))
+            pipe.send(run_or_failure(env, spec.low, spec.high, unpacked(pipe.recv_bytes())))
 
 
 if __name__ == "__main__":

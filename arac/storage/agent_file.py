@@ -14,7 +14,7 @@ import safetensors.numpy
 from safetensors import SafetensorError, safe_open
 
 from arac.algorithms.base import State
-from arac.envs import Maker
+from arac.envs.making import FromUser
 from arac.errors import UserError
 from arac.models.policies import Policy
 from arac.models.policies.custom import CustomPolicy
@@ -92,7 +92,7 @@ def read_table(path: Path) -> dict[str, Any]:
         return table
 
 
-def read(path: Path, env: Maker | None = None, policy: type[CustomPolicy] | None = None) -> tuple[RunSpec, State]:
+def read(path: Path, env: FromUser | None = None, policy: type[CustomPolicy] | None = None) -> tuple[RunSpec, State]:
     """Return the description of the agent in a file, and its state.
 
     Args:

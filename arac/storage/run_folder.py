@@ -19,7 +19,7 @@ from typing import Any
 import tomli_w
 
 from arac.algorithms.base import Evaluation, State
-from arac.envs import Maker
+from arac.envs.making import FromUser
 from arac.errors import StorageFailure, UserError
 from arac.models.policies.custom import CustomPolicy
 from arac.replay.buffer import ReplayBuffer, ReplayCursor
@@ -168,7 +168,7 @@ class Run:
             os.close(self._lock)
 
 
-def read(folder: Path, env: Maker | None = None, policy: type[CustomPolicy] | None = None) -> tuple[RunSpec, int]:
+def read(folder: Path, env: FromUser | None = None, policy: type[CustomPolicy] | None = None) -> tuple[RunSpec, int]:
     """Return the specification of the run in a folder, and its total environment steps.
 
     Args:

@@ -4,13 +4,16 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import gymnasium
+
 from arac import envs
 from arac.algorithms import registry
 from arac.algorithms.base import State
 from arac.algorithms.config import Config
 from arac.algorithms.presets import configured
 from arac.algorithms.registry import Algorithm
-from arac.envs import EnvSpec, Maker, is_found, name_of, not_importable
+from arac.envs import EnvSpec
+from arac.envs.making import FromUser, name_of
 from arac.errors import UserError
 from arac.models.policies import custom
 from arac.models.policies.custom import CustomPolicy
@@ -52,16 +55,6 @@ class RunSpec:
         )
         return outline
 
-    def check_found(self) -> None:
-        """Check that the processes that play episodes can import the user's policy class, if there is one.
-
-        Raises:
-            UserError: if they cannot.
-        """
-        elsewhere = self.config.workers != 0 or self.config.rollouts == "ray"
-        if self.policy is not None and elsewhere and not is_found(self.policy):
-            raise not_importable(name_of(self.policy))
-
     def identity(self) -> dict[str, Any]:
         """Return the table of everything that the results depend on, without settings such as the number of workers."""
         table = self.to_table()
@@ -91,7 +84,8 @@ class RunSpec:
                 "id": self.env.id,
                 "max_episode_steps": self.env.max_episode_steps,
                 "kwargs": self.env.kwargs,
-                **({"callable": True} if callable(self.env.source) else {}),
+                **({"callable": True} if self.env.from_user else {}),
+                **({"wrappers": list(self.env.wrappers)} if self.env.wrappers else {}),
             },
             **({} if self.policy is None else {"policy": name_of(self.policy)}),
             "config": asdict(self.config),
@@ -99,7 +93,7 @@ class RunSpec:
 
     @staticmethod
     def from_table(
-        table: dict[str, Any], env: Maker | None = None, policy: type[CustomPolicy] | None = None
+        table: dict[str, Any], env: FromUser | None = None, policy: type[CustomPolicy] | None = None
     ) -> "RunSpec":
         """Return the specification that a table of `to_table` describes; makes the environment once to check it.
 
@@ -107,7 +101,7 @@ class RunSpec:
 
         Args:
             table: the table.
-            env: the function or class that made the environment, if it was not made by name.
+            env: the function or class that made the environment, or the environment, if it was not made by name.
             policy: the user's policy class, if there was one.
 
         Raises:
@@ -116,13 +110,12 @@ class RunSpec:
         """
         environment = table["environment"]
         if bool(environment.get("callable")) != (env is not None):
-            made = "was made by a function: load or resume it in Python and pass it as env=."
+            made = "came as a function or an object: load or resume it in Python and pass it as env=."
             raise UserError(f"{environment['id']} {'is a registered environment: omit env.' if env else made}")
         algorithm = registry.find(table["algorithm"])
         seed = check_seed(table["seed"])
-        spec = envs.check(
-            env or environment["id"], max_episode_steps=environment["max_episode_steps"], kwargs=environment["kwargs"]
-        )
+        kwargs = None if isinstance(env, gymnasium.Env) else environment["kwargs"]
+        spec = envs.check(env or environment["id"], max_episode_steps=environment["max_episode_steps"], kwargs=kwargs)
         settings = algorithm.config.upgraded(table["config"], spec.action_size)
         config, _ = configured(algorithm.config, spec.id, settings, preset=False)
         preset = None if table["preset"] == "none" else table["preset"]

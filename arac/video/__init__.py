@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from arac.envs import EnvSpec, can_be_imported, is_found, make, name_of
+from arac.envs import EnvSpec, make
 from arac.errors import EnvironmentFailure, UserError
 from arac.models.policies import Policy
 from arac.replay.episode import Episode
 from arac.rollout.episode import EpisodeRequest
 from arac.rollout.local_pool import START_UP, Worker, WorkerLost
+from arac.rollout.sending import check_sent
 from arac.utils.atomic_io import write_durably
 from arac.utils.paths import check_place
 from arac.utils.progress import Progress
@@ -138,25 +139,11 @@ def _drawing(env: EnvSpec, mode: str) -> EnvSpec:
     return replace(env, kwargs={**env.kwargs, "render_mode": mode})
 
 
-def _check_found(env: EnvSpec, requests: Sequence[EpisodeRequest]) -> None:
-    """Check that another process can import the environment and the classes of the policies.
-
-    Raises:
-        UserError: if it cannot.
-    """
-    lost = [] if can_be_imported(env) else [env.id]
-    lost += [name_of(kind) for kind in {type(request.policy) for request in requests} if not is_found(kind)]
-    if lost:
-        raise UserError(
-            f"{lost[0]} cannot be imported by the rendering process: define it at the top level of a module."
-        )
-
-
 @contextmanager
 def _camera(env: EnvSpec, requests: Sequence[EpisodeRequest], mode: Literal["rgb_array", "human"]) -> Iterator[Worker]:
     """Yield a rendering process that has drawn a first frame, with the first of MuJoCo's backends that works."""
     drawing, why = _drawing(env, mode), ""
-    _check_found(env, requests)
+    check_sent(env.id, (drawing, [request.policy for request in requests]))
     for way in ["glfw"] if mode == "human" else _ways_without_a_screen():
         camera = Worker(drawing, None, "arac.video.camera", {"MUJOCO_GL": way}, quiet=True)
         try:

@@ -25,6 +25,7 @@ from arac.envs import EnvSpec, make
 from arac.errors import EnvironmentFailure, StorageFailure, UserError
 from arac.replay.episode import Episode
 from arac.rollout.episode import EpisodeRequest, by_steps
+from arac.rollout.sending import unpacked
 from arac.utils.processes import end_with
 from arac.utils.text import in_a_line
 from arac.video import encoding, picture
@@ -44,12 +45,12 @@ def serve(pipe: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     mujoco.set_mju_user_warning(lambda _: None)  # MuJoCo would write its warnings to a file in the user's folder
     with contextlib.suppress(EOFError, BrokenPipeError):  # the parent is gone
-        spec: EnvSpec = pipe.recv()
+        spec: EnvSpec = unpacked(pipe.recv_bytes())
         try:
             env = ready(spec)
             pipe.send(None)
             while True:
-                wanted: Film | EpisodeRequest = pipe.recv()
+                wanted: Film | EpisodeRequest = unpacked(pipe.recv_bytes())
                 if isinstance(wanted, EpisodeRequest):
                     pipe.send(show(spec, env, wanted, pipe.send))
                 else:

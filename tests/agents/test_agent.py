@@ -1,9 +1,12 @@
 """The Python interface: agents are trained, evaluated, saved and loaded."""
 
+import threading
+
 import gymnasium
+import jax
 import numpy as np
 import pytest
-from helpers import SMALL
+from helpers import SMALL, Probe
 
 import arac
 from arac.agents.classes import AGENTS
@@ -200,21 +203,68 @@ def test_an_environment_from_a_function_trains_and_is_loaded_and_resumed_with_it
     agent.save(tmp_path / "agent")
     for path in (tmp_path / "run", tmp_path / "agent"):
         assert arac.load(path, env=pendulum).env.id == "test_agent.pendulum"
-        with pytest.raises(arac.UserError, match=r"test_agent.pendulum was made by a function.*env="):
+        with pytest.raises(arac.UserError, match=r"test_agent.pendulum came as a function.*env="):
             arac.load(path)
-    with pytest.raises(arac.UserError, match="was made by a function"):
+    with pytest.raises(arac.UserError, match="came as a function"):
         arac.resume(tmp_path / "run")
     assert arac.resume(tmp_path / "run", env=pendulum, log=lambda _: None).state.env_steps >= 60
     with pytest.raises(arac.UserError, match=r"environment\.id is"):
         arac.resume(tmp_path / "run", env=other_pendulum, total_steps=80)
 
 
-def test_a_function_without_a_name_trains_in_this_process_alone(tmp_path):
-    nameless = lambda: gymnasium.make("InvertedPendulum-v5")  # noqa: E731
-    arac.SAC(nameless, **{**SMALL, "workers": 0, "warmup_steps": 20}).learn(40)
-    with pytest.raises(arac.UserError, match="use workers=0"):
-        arac.SAC(nameless, **{**SMALL, "workers": 1, "warmup_steps": 20}).learn(40, run_dir=tmp_path / "run")
+def returns_of(env, **settings):
+    agent = arac.SAC(env, **{**SMALL, "warmup_steps": 20, **settings}).learn(60)
+    return agent.evaluate(3).returns
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_closure_and_an_object_give_the_same_numbers_in_workers(workers):
+    def wrapped(env):
+        return gymnasium.wrappers.ClipReward(env, -1.0, factor)
+
+    factor = 0.5
+    closure = lambda: wrapped(gymnasium.make("InvertedPendulum-v5"))  # noqa: E731
+    expected = returns_of(closure, workers=0)
+    np.testing.assert_array_equal(returns_of(closure, workers=workers), expected)
+    np.testing.assert_array_equal(returns_of(closure(), workers=workers), expected)
+
+
+def test_what_cannot_be_sent_is_played_here_with_auto_and_refused_with_workers(tmp_path):
+    lock = threading.Lock()
+
+    def locked():
+        with lock:
+            return gymnasium.make("InvertedPendulum-v5")
+
+    with pytest.warns(UserWarning, match=r"locked cannot be sent to another process .* are played in this process"):
+        found = returns_of(locked, workers="auto")
+    np.testing.assert_array_equal(found, returns_of(locked, workers=0))
+    with pytest.raises(arac.UserError, match=r"cannot be sent to another process .*Use workers=0"):
+        arac.SAC(locked, **{**SMALL, "workers": 1, "warmup_steps": 20}).learn(40, run_dir=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_an_object_with_wrappers_is_given_again_to_resume(tmp_path):
+    def env(wrapper=gymnasium.wrappers.ClipReward):
+        return wrapper(gymnasium.make("InvertedPendulum-v5"), -1.0, 0.5)
+
+    settings = {**SMALL, "checkpoint_interval": 1, "warmup_steps": 20}
+    whole = arac.SAC(env(), **settings).learn(60, run_dir=tmp_path / "whole")
+    arac.SAC(env(), **settings).learn(
+        60, run_dir=tmp_path / "run", callback=lambda agent, _: agent.state.env_steps < 30
+    )
+    with pytest.raises(arac.UserError, match="came as a function or an object"):
+        arac.resume(tmp_path / "run")
+    with pytest.raises(arac.UserError, match=r"environment\.wrappers is"):
+        arac.resume(tmp_path / "run", env=gymnasium.make("InvertedPendulum-v5"))
+    again = arac.resume(tmp_path / "run", env=env(), log=lambda _: None)
+    for one, other in zip(jax.tree.leaves(whole.state), jax.tree.leaves(again.state), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_an_environment_that_ends_by_itself_trains_and_the_guard_is_told():
+    with pytest.warns(UserWarning, match=r"has no time limit: an episode ends after at most 10,000 steps"):
+        arac.SAC(Probe, env_kwargs={"length": 9}, **{**SMALL, "replay_capacity": 20_000, "warmup_steps": 20}).learn(60)
 
 
 def test_a_name_is_not_given_a_function_to_load_with(tmp_path):

@@ -70,10 +70,11 @@ def test_observations_of_numbers_come_as_one_vector(observations, size):
     assert env.step(np.zeros(2))[0].shape == (size,)
 
 
-def test_an_environment_without_a_time_limit_is_refused_until_one_is_given():
-    assert "max_episode_steps" in refusal("helpers:Endless-v0")
+def test_an_environment_without_a_time_limit_ends_late_unless_one_is_given():
+    guarded = envs.check("helpers:Endless-v0")
+    assert (guarded.max_episode_steps, guarded.unlimited) == (envs.LONGEST_EPISODE, True)
     spec = envs.check("helpers:Endless-v0", max_episode_steps=3)
-    assert spec.max_episode_steps == 3
+    assert (spec.max_episode_steps, spec.unlimited) == (3, False)
     env = envs.make(spec)
     env.reset(seed=0)
     assert [env.step(np.zeros(2))[3] for _ in range(3)] == [False, False, True]
@@ -169,13 +170,115 @@ def test_a_function_makes_the_environment():
     assert envs.check(hopper, max_episode_steps=7).max_episode_steps == 7
 
 
-def test_a_class_makes_the_environment_and_needs_a_time_limit():
-    assert "has no time limit" in refusal(Odd)
+def test_a_class_makes_the_environment():
+    assert envs.check(Odd).max_episode_steps == envs.LONGEST_EPISODE
     assert envs.check(Odd, max_episode_steps=9, kwargs={"observations": "dict"}).observation_size == 7
 
 
-def test_what_has_no_name_cannot_make_an_environment():
-    assert "env_kwargs" in refusal(partial(hopper, noise=0.0))
+class Factory:
+    def __call__(self):
+        return hopper(0.0)
+
+
+@pytest.mark.parametrize(
+    ("maker", "name"),
+    [
+        (partial(partial(hopper), noise=0.0), "test_envs.hopper"),
+        (Factory(), "test_envs.Factory"),
+        (lambda: hopper(0.0), "test_envs.<lambda>"),
+    ],
+)
+def test_anything_that_can_be_called_makes_the_environment(maker, name):
+    spec = envs.check(maker)
+    assert (spec.id, spec.from_user) == (name, True)
+    np.testing.assert_array_equal(*[envs.make(spec).reset(seed=seed)[0] for seed in (0, 1)])
+
+
+def test_what_cannot_be_called_is_refused():
+    assert refusal(3) == "env must be a name, a function or a class, got 3."
+
+
+def test_an_object_without_wrappers_is_its_name_and_arguments():
+    spec = envs.check(gymnasium.make("Hopper-v5", reset_noise_scale=0.0, max_episode_steps=7, render_mode="rgb_array"))
+    assert (spec.id, spec.kwargs, spec.max_episode_steps) == ("Hopper-v5", {"reset_noise_scale": 0.0}, 7)
+    assert (spec.from_user, spec.wrappers) == (False, ())
+    np.testing.assert_array_equal(*[envs.make(spec).reset(seed=seed)[0] for seed in (0, 1)])
+
+
+def test_an_object_with_wrappers_is_made_again_with_them():
+    low = np.full(3, -0.5, np.float32)
+    wrapped = gymnasium.wrappers.RescaleAction(gymnasium.make("Hopper-v5", reset_noise_scale=0.0), low, -low)
+    spec = envs.check(wrapped)
+    assert (spec.id, spec.wrappers, spec.from_user, spec.kwargs) == ("Hopper-v5", ("RescaleAction",), True, {})
+    env = envs.make(spec)
+    assert env.unwrapped is not wrapped.unwrapped
+    np.testing.assert_array_equal(spec.high, np.full(3, 0.5))
+    np.testing.assert_array_equal(env.reset(seed=0)[0], wrapped.reset(seed=1)[0])
+    np.testing.assert_array_equal(env.step(low)[0], wrapped.step(low)[0])
+
+
+class Unrecorded(gymnasium.Wrapper):
+    """A wrapper that does not record its arguments, so that Gymnasium cannot make it again."""
+
+
+@pytest.mark.parametrize("env", [Unrecorded(gymnasium.make("InvertedPendulum-v5")), Odd()], ids=["wrapper", "bare"])
+def test_an_object_that_cannot_be_made_again_is_used_itself_and_stays_open(env):
+    spec = envs.check(env)
+    assert spec.from_user
+    made = envs.make(spec)
+    assert made.unwrapped is env.unwrapped
+    made.close()
+    env.reset(seed=0)
+
+
+def test_vector_environments_and_arguments_beside_an_object_are_refused():
+    assert "pass one environment" in refusal(gymnasium.make_vec("InvertedPendulum-v5", 2))
+    assert refusal(gymnasium.make("InvertedPendulum-v5"), kwargs={"a": 1}).startswith("env_kwargs has no effect")
+
+
+class Faulty(Odd):
+    """Has the interface of the old Gym, or spaces that no algorithm here takes."""
+
+    def __init__(self, fault):
+        super().__init__()
+        self.fault = fault
+        if fault == "images":
+            self.observation_space = gymnasium.spaces.Box(0, 255, (84, 84, 3), np.uint8)
+        if fault == "whole numbers":
+            self.action_space = gymnasium.spaces.Box(-1, 1, (2,), np.int64)
+
+    def reset(self, **options):
+        answer = super().reset(**options)
+        return answer[0] if self.fault == "reset" else answer
+
+    def step(self, action):
+        answer = super().step(action)
+        return (*answer[:3], {}) if self.fault == "step" else answer
+
+
+class Selectable(Odd):
+    def __init__(self, continuous=False):
+        super().__init__()
+        if not continuous:
+            self.action_space = gymnasium.spaces.Discrete(2)
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("images", "has images of 84 x 84 x 3 bytes as observations, and no policy here reads images."),
+        ("whole numbers", "has actions of whole numbers (int64); declare a Box with dtype float32."),
+        ("reset", "reset must return (observation, info), as in Gymnasium; older interfaces need a wrapper"),
+        ("step", "step must return five values, (observation, reward, terminated, truncated, info), as in Gymnasium"),
+    ],
+)
+def test_the_real_problem_is_told_first(fault, told):
+    assert told in refusal(Faulty, kwargs={"fault": fault})
+
+
+def test_an_environment_that_can_be_continuous_is_told_so():
+    assert refusal(Selectable).endswith("need a continuous Box; use env_kwargs={'continuous': True}.")
+    assert envs.check(Selectable, kwargs={"continuous": True}).action_size == 2
 
 
 def test_a_module_that_is_not_found_may_be_in_this_folder(tmp_path, monkeypatch):

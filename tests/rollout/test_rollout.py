@@ -18,7 +18,7 @@ from helpers import Constant
 from scipy.stats import chisquare, kstest, pearsonr
 
 from arac import envs
-from arac.errors import EnvironmentFailure, Interrupted, UserError
+from arac.errors import EnvironmentFailure, Interrupted
 from arac.models.policies import FlowPolicy
 from arac.models.stacked import take, to_numpy
 from arac.rollout import episode
@@ -485,14 +485,6 @@ def test_an_environment_that_only_the_parent_registered_is_known_to_the_workers(
     with LocalPool(spec, 1) as pool:
         [played] = pool.run([request()], Progress())
     assert len(played) <= 3
-
-
-def test_an_environment_of_the_script_itself_is_refused_with_what_to_do():
-    spec = envs.check("helpers:Probe-v0")
-    entry_point = type("Mine", (), {"__module__": "__main__"})
-    source = replace(spec.source, entry_point=entry_point)
-    with pytest.raises(UserError, match="workers=0"):
-        LocalPool(replace(spec, source=source), 1)
 
 
 def test_a_wide_policy_acts_alike_in_a_worker_and_here():

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import numpy as np
 
-from arac.envs import EnvSpec, name_of
+from arac.envs import EnvSpec
+from arac.envs.making import name_of
 from arac.errors import UserError
 from arac.models.policies import Policy
 from arac.models.shapes import Action, LogProb, Observation
