@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 
 import numpy as np
+from gymnasium.spaces import Box, Space
 
 from arac import envs
+from arac.agents.habits import check_arguments
 from arac.agents.members import Member, Members, Score, score
 from arac.algorithms.base import Context, State, StateT, init_replay
 from arac.algorithms.config import Config
@@ -50,7 +52,7 @@ class Agent(Generic[ConfigT, StateT]):
     def __init__(
         self,
         env: str | FromUser,
-        *,
+        *more: object,
         seed: int = 0,
         preset: str | bool = "paper",
         max_episode_steps: int | None = None,
@@ -63,6 +65,7 @@ class Agent(Generic[ConfigT, StateT]):
         Args:
             env: a Gymnasium id, a task's short name such as `Hopper`, a function or class that makes an environment, or
                 an environment. The observations must be continuous, the actions continuous and bounded.
+            *more: refused, for those who pass a policy first, as to Stable-Baselines3.
             seed: seed of every random number of the run.
             preset: the settings to start from. "paper" (or True): the paper's parameters for this task; "paper-letter":
                 also attraction and repulsion exactly as the paper writes them; "published" and "public-code": ERL and
@@ -75,6 +78,7 @@ class Agent(Generic[ConfigT, StateT]):
         Raises:
             UserError: if the environment, the policy or a setting is invalid, or the agent does not fit into memory.
         """
+        check_arguments(type(self).__name__, env, more, config)
         spec = envs.check(env, max_episode_steps=max_episode_steps, kwargs=env_kwargs)
         settings, row = configured(self.algorithm.config, spec.id, config, preset=preset)
         if policy is not None and (idle := config.keys() & self.algorithm.config.policy_fields):
@@ -107,6 +111,22 @@ class Agent(Generic[ConfigT, StateT]):
         return self.description.env
 
     @property
+    def observation_space(self) -> Space:
+        """The space of the environment's observations."""
+        return self.env.observation_space
+
+    @property
+    def action_space(self) -> Box:
+        """The space of the environment's actions."""
+        env = self.env
+        return Box(env.low.astype(env.action_dtype), env.high.astype(env.action_dtype), dtype=env.action_dtype.type)
+
+    @property
+    def num_timesteps(self) -> int:
+        """The number of environment steps that the agent was trained for."""
+        return self.state.env_steps
+
+    @property
     def population(self) -> tuple[Member, ...]:
         """The members of the population; each can act independently."""
         return self._members().population
@@ -135,8 +155,9 @@ class Agent(Generic[ConfigT, StateT]):
 
     def learn(
         self,
-        total_steps: int,
+        total_steps: int | None = None,
         *,
+        total_timesteps: int | None = None,
         run_dir: str | os.PathLike[str] | None = None,
         progress_bar: bool = False,
         callback: Callbacks = None,
@@ -145,6 +166,7 @@ class Agent(Generic[ConfigT, StateT]):
 
         Args:
             total_steps: number of environment steps; training ends with a whole generation, so it may take a few more.
+            total_timesteps: the same, by its name in Stable-Baselines3.
             run_dir: a new folder for metrics and checkpoints; without one nothing is written.
             progress_bar: show a live panel, or plain lines if the output is not a terminal.
             callback: a callback (see `arac.callbacks`), a function, or a list of them. A function is called after each
@@ -164,7 +186,10 @@ class Agent(Generic[ConfigT, StateT]):
         callbacks = as_list(callback)
         if isinstance(self.state, Policies):
             raise UserError("This agent was saved with its policies only, and cannot learn: train a new one.")
-        target = self.state.env_steps + check_steps("total_steps", total_steps)
+        if (total_steps is None) == (total_timesteps is None):
+            raise UserError("learn needs total_steps, and not total_timesteps beside it.", fields=("total_steps",))
+        steps = total_timesteps if total_steps is None else total_steps
+        target = self.state.env_steps + check_steps("total_steps", steps)
         loop.check_run(self.description, target)
         if self._replay is None:
             loop.check_memory(self.description)
