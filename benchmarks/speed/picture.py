@@ -60,7 +60,7 @@ def _peers(axes: Any, rows: list[dict[str, Any]]) -> None:
 
 def _growth(axes: Any, rows: list[dict[str, Any]]) -> None:
     labels = {
-        "members": "agents: a whole run, relative to 5",
+        "members": "members: a whole run, relative to 5",
         "replay": "transitions in replay: a critic update",
         "workers": "workers: an evaluation",
     }
