@@ -63,14 +63,12 @@ def draw(outcomes: "Sequence[Outcome]", path: Path) -> None:
             own = outcome.own_neighbours[state]
             for member, points in enumerate(outcome.points[state]):
                 axes.scatter(*points.T, s=4, linewidths=0, label=f"member {member}")
-            axes.set(
-                xticks=(), yticks=(), title=f"state {state + 1}: {own:.0%} have a nearest neighbour of the same member"
-            )
+            axes.set(xticks=(), yticks=(), title=f"state {state + 1}: {own:.0%} nearest to the same member")
         row[0].set_ylabel(f"{outcome.env}, {outcome.variant}", fontsize="large")
         _matrix(row[-1], outcome.kl, top)
     rows[0][0].legend(markerscale=3, fontsize="small")
     actions = f"{outcomes[0].points.shape[2]} actions of each member in {drawn} states (t-SNE)"
-    figure.suptitle(f"{actions}, and the divergence between members")
+    figure.suptitle(f"{actions}, the share whose nearest action is of the same member, and the divergence")
     figure.savefig(path, dpi=130)
     plt.close(figure)
 
