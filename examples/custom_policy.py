@@ -64,8 +64,7 @@ def log_density(a, b, log_x, log_rest):
 
 
 if __name__ == "__main__":
-    # workers=0: worker processes could not import the class, because it is in a script.
-    agent = ARAC("Pendulum-v1", policy=KumaraswamyPolicy, workers=0, hidden_size=64, warmup_steps=1000, eval_episodes=2)
+    agent = ARAC("Pendulum-v1", policy=KumaraswamyPolicy, hidden_size=64, warmup_steps=1000, eval_episodes=2)
     agent.learn(3_000, run_dir="runs/kumaraswamy")
     # To resume after a stop: ARAC.resume("runs/kumaraswamy", policy=KumaraswamyPolicy)
     print(agent.evaluate(episodes=5).mean)
