@@ -16,7 +16,7 @@ from arac.envs import traps
 from arac.envs.deceptive import DeceptivePoint, PointMaze
 from arac.envs.tasks import full_name
 from arac.errors import UserError
-from arac.experiments.outputs import so_far, write
+from arac.experiments.outputs import Table, so_far, write
 from arac.experiments.planning import Size, planned, slug
 from arac.experiments.playing import play_each
 from arac.replay.episode import Episode
@@ -159,11 +159,12 @@ def show(size: Size, parent: Path, out: Path) -> str:
     }
     finished = only_measured(list(kinds), parent, "outcome.json", {job.name: job.steps for job in plan(size)})
     outcomes = [outcome(*kinds[name], parent / name) for name in finished]
-    table = as_table(outcomes, size) + so_far(len(finished), len(kinds))
-    write(out, "deceptive", table, as_numbers(outcomes, size))
+    rows, notes = as_table(outcomes, size)
+    table = Table(rows, [*notes, *so_far(len(finished), len(kinds))])
+    written = write(out, "deceptive", table, as_numbers(outcomes, size))
     for env in dict.fromkeys(outcome.env for outcome in outcomes):
         draw([outcome for outcome in outcomes if outcome.env == env], out / f"{env}.png")
-    return table
+    return written
 
 
 def measure(folder: Path) -> None:
@@ -216,14 +217,12 @@ def outcome(env: str, variant: str, seed: int, folder: Path) -> Outcome:
     return Outcome(env, variant, seed, found["score"], found["success"], paths, found["champion"])
 
 
-def as_table(outcomes: Sequence[Outcome], size: Size) -> str:
-    """Return the results as a Markdown table, one row per task and variant."""
+def as_table(outcomes: Sequence[Outcome], size: Size) -> Table:
+    """Return the results as a table, one row per task and variant."""
     from scipy.stats import binomtest
 
-    lines = [
-        "| task | variant | successful seeds | 95 % interval | champion's return, mean over seeds | agents end in |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
+    mean_return = "champion's return, mean over seeds"
+    rows = [["task", "variant", "successful seeds", "95 % interval", mean_return, "members end in"]]
     for env in dict.fromkeys(outcome.env for outcome in outcomes):
         of_env = [outcome for outcome in outcomes if outcome.env == env]
         for variant in dict.fromkeys(outcome.variant for outcome in of_env):
@@ -233,18 +232,15 @@ def as_table(outcomes: Sequence[Outcome], size: Size) -> str:
             mean = np.mean([outcome.score for outcome in ours])
             cells = np.mean([outcome.coverage for outcome in ours])
             members = len(ours[0].paths)
-            lines.append(
-                f"| {env} | {variant} | {found} of {len(ours)} | {low:.0%} to {high:.0%} | {mean:.1f} | "
-                f"{cells:.1f} cells ({members} agents) |"
-            )
-    lines += [
-        "",
+            where = f"{cells:.1f} cells ({members} members)"
+            rows.append([env, variant, f"{found} of {len(ours)}", f"{low:.0%} to {high:.0%}", f"{mean:.1f}", where])
+    notes = [
         f"{size.steps:,} environment steps each. A seed is successful if its champion succeeds in more than half of "
         f"{FRESH_EPISODES} fresh episodes without noise. Intervals: Wilson. Cells: of a grid of {CELLS} by {CELLS} "
         "over the room, mean over seeds.",
         *(f"{env}: {TRAPS[env].success}." for env in dict.fromkeys(outcome.env for outcome in outcomes)),
     ]
-    return "\n".join(lines) + "\n"
+    return Table(rows, notes)
 
 
 def as_numbers(outcomes: Sequence[Outcome], size: Size) -> dict[str, Any]:

@@ -22,7 +22,7 @@ import rich.progress
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float
 
-from arac.experiments.outputs import write
+from arac.experiments.outputs import Table, write
 from arac.experiments.planning import Size
 from arac.learning.losses import Base, Divergence, TargetPolicies, attraction_repulsion_loss
 from arac.models.policies import FlowPolicy, gaussian
@@ -102,8 +102,7 @@ def show(size: Size, parent: Path, out: Path) -> str:
         )
         densities[name] = repelled
         courses[name] = Course(*([[measure(one) for one in seeds] for seeds in of] for of in (repelled, free)))
-    table = as_table(courses, times, size.seeds)
-    write(out, "didactic", table, as_numbers(courses, times))
+    table = write(out, "didactic", as_table(courses, times, size.seeds), as_numbers(courses, times))
     draw(densities, courses, times, out / "didactic.png")
     return table
 
@@ -242,32 +241,29 @@ def count_modes(of_policy: Float[np.ndarray, "row column"]) -> int:
     return most
 
 
-def as_table(courses: dict[str, Course], times: Sequence[int], seeds: int) -> str:
-    """Return the results as a Markdown table, one row per policy."""
-    early = times[1]
-    lines = [
-        f"| policy | KL to the expert, nats | without repulsion | in the repulsive region at step {early:,} | "
-        "without repulsion | at the end | modes | complexity, nats |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
+def as_table(courses: dict[str, Course], times: Sequence[int], seeds: int) -> Table:
+    """Return the results as a table, one row per policy."""
+    without, early = "without repulsion", f"in the repulsive region at step {times[1]:,}"
+    head = ["policy", "KL to the expert, nats", without, early, without, "at the end", "modes", "complexity, nats"]
+    rows = [head]
     for name, course in courses.items():
         last, free = _medians(course.repelled[-1]), _medians(course.free[-1])
         soon, soon_free = _medians(course.repelled[1]), _medians(course.free[1])
         divergences = [one.kl for one in course.repelled[-1]]
         spread = f"{min(divergences):.2f} to {max(divergences):.2f}"
-        lines.append(
-            f"| {name} | {last.kl:.2f} ({spread}) | {free.kl:.2f} | {soon.repulsive_mass:.1%} | "
-            f"{soon_free.repulsive_mass:.1%} | {last.repulsive_mass:.1%} | {last.modes:g} | {last.complexity:.2f} |"
+        masses = [f"{one.repulsive_mass:.1%}" for one in (soon, soon_free, last)]
+        rows.append(
+            [name, f"{last.kl:.2f} ({spread})", f"{free.kl:.2f}", *masses, f"{last.modes:g}", f"{last.complexity:.2f}"]
         )
     expert, start = measure(expert_density()), next(iter(courses.values())).repelled[0][0]
-    lines += [
-        f"| the expert itself | 0 | | | | {expert.repulsive_mass:.1%} | {expert.modes} | {expert.complexity:.2f} |",
-        "",
+    found = [f"{expert.repulsive_mass:.1%}", f"{expert.modes}", f"{expert.complexity:.2f}"]
+    rows.append(["the expert itself", "0", "", "", "", *found])
+    note = (
         f"Medians over {seeds} seeds after {times[-1]:,} steps, the KL with its range. At the start "
         f"{start.repulsive_mass:.1%} of the actions are in the repulsive region. Complexity: the divergence from the "
-        "Gaussian with the same mean and covariance.",
-    ]
-    return "\n".join(lines) + "\n"
+        "Gaussian with the same mean and covariance."
+    )
+    return Table(rows, [note])
 
 
 def _medians(seeds: Sequence[Numbers]) -> Numbers:

@@ -22,7 +22,7 @@ from arac.algorithms.presets import paper_table, task_name
 from arac.analysis.statistics import difference_interval, improvement_interval
 from arac.errors import UserError
 from arac.experiments import repulsion_figures
-from arac.experiments.outputs import so_far, write
+from arac.experiments.outputs import Table, so_far, write
 from arac.experiments.planning import Size, planned, slug
 from arac.experiments.playing import play_each
 from arac.learning.losses import sampled_kl
@@ -159,13 +159,14 @@ def show(size: Size, parent: Path, out: Path) -> str:
     kinds = {run_name(env, slug(variant), seed): (env, variant, seed) for env, variant, seed in _kinds(size)}
     finished = only_measured(list(kinds), parent, "outcome.json", {job.name: job.steps for job in plan(size)})
     outcomes = [outcome(*kinds[name], parent / name) for name in finished]
-    table = as_table(outcomes) + so_far(len(finished), len(kinds))
-    write(out, "repulsion", table, as_numbers(outcomes, size))
+    rows, notes = as_table(outcomes)
+    table = Table(rows, [*notes, *so_far(len(finished), len(kinds))])
+    written = write(out, "repulsion", table, as_numbers(outcomes, size))
     drawn = [outcome for outcome in outcomes if not VARIANTS[outcome.variant].fixed]
     if first := [outcome for outcome in drawn if outcome.seed == 0]:
         repulsion_figures.draw(first, out / "repulsion.png")
     repulsion_figures.draw_courses(drawn, out / "repulsion-over-time.png")
-    return table
+    return written
 
 
 def measure(folder: Path) -> None:
@@ -265,14 +266,14 @@ def _from_archived(state: Any, observation: Any, noise: Any) -> float | None:
     return float(jax.jit(jax.vmap(row))(elites).mean())
 
 
-def as_table(outcomes: Sequence[Outcome]) -> str:
-    """Return the results as a Markdown table, one row per task and variant."""
-    lines = [
-        "| task | ARAC with | KL between members at the end | least KL after 30 % | entropy after 30 % | "
-        "less that of lambda 0 | repelled less elites | distance of actions | nearest action is of the same member | "
-        "KL from archived policies | champion's return | better than lambda 0 |",
-        f"| {' | '.join(['---'] * 12)} |",
-    ]
+def as_table(outcomes: Sequence[Outcome]) -> Table:
+    """Return the results as a table, one row per task and variant."""
+    head = [
+        "task", "ARAC with", "KL between members at the end", "least KL after 30 %", "entropy after 30 %",
+        "less that of lambda 0", "repelled less elites", "distance of actions", "nearest action is of the same member",
+        "KL from archived policies", "champion's return", "better than lambda 0",
+    ]  # fmt: skip
+    rows = [head]
     for env in dict.fromkeys(outcome.env for outcome in outcomes):
         of_env = [outcome for outcome in outcomes if outcome.env == env]
         for variant in dict.fromkeys(outcome.variant for outcome in of_env):
@@ -290,10 +291,9 @@ def as_table(outcomes: Sequence[Outcome]) -> str:
                 _all([outcome.course.returns[-1] for outcome in ours], ",.0f"),
                 _improvement(ours, baseline),
             ]
-            lines.append(f"| {env} | {variant} | {' | '.join(cells)} |")
+            rows.append([env, variant, *cells])
     members = len(outcomes[0].kl)
-    lines += [
-        "",
+    note = (
         "Means over seeds, each seed's own in brackets; divergences in nats. KL between members: over pairs, at the "
         f"end on {STATES_FOR_KL} states that these members visit; the least at any evaluation after "
         "30 % of the steps. Entropy: the mean over these evaluations, in nats; less that of lambda 0 with such a "
@@ -303,9 +303,9 @@ def as_table(outcomes: Sequence[Outcome]) -> str:
         f"Neighbours: over {STATES} states with {ACTIONS} actions of each of {members} members, in "
         f"the space of actions; {100 / members:.0f} % is what members that act alike would have. From archived "
         "policies: of the elites. Better than lambda 0: the probability that a run's champion ends with a higher "
-        "return, with its 95 % interval.",
-    ]
-    return "\n".join(lines) + "\n"
+        "return, with its 95 % interval."
+    )
+    return Table(rows, [note])
 
 
 def _improvement(ours: Sequence[Outcome], others: Sequence[Outcome]) -> str:

@@ -1,5 +1,7 @@
 """The report as a whole: escaping, pictures, reproducible bytes, real runs."""
 
+import json
+
 import pytest
 from run_folders import PNG, REAL, data_of, run_folder, written
 
@@ -7,6 +9,7 @@ from arac.analysis import report
 from arac.analysis.report import pictures
 from arac.cli import main
 from arac.errors import UserError
+from arac.experiments.outputs import Table, write
 from arac.web import embedded
 
 
@@ -16,7 +19,8 @@ def test_everything_from_files_is_escaped(tmp_path):
     pics = tmp_path / "runs" / "pics"
     pics.mkdir()
     (pics / "didactic.png").write_bytes(PNG)
-    (pics / "didactic.md").write_text(f"| a | b |\n| --- | --- |\n| {evil} | 2 |\n\nBelow {evil}.\n")
+    table = {"rows": [["a", "b"], [evil, "2"]], "notes": [f"Below {evil}."]}
+    (pics / "didactic.json").write_text(json.dumps({"table": table}))
     text = written(tmp_path / "runs")
     assert "<script>alert" not in text
     assert "<img src=x" not in text
@@ -34,17 +38,37 @@ def test_json_in_the_page_knows_no_infinity_and_ends_no_script():
 def test_pictures_lie_in_the_page_with_their_tables(tmp_path):
     run_folder(tmp_path / "run")
     (tmp_path / "deceptive.png").write_bytes(PNG)
-    table = "| variant | found |\n| --- | --- |\n| ARAC | 19 |\n| *a<b* | 2 * 3 * 4 |\n"
-    (tmp_path / "deceptive.md").write_text(f"{table}\nFor *20* seeds.\n")
+    table = Table([["variant", "found"], ["ARAC", "19"], ["a<b", "2 * 3"]], ["For 20 seeds.", "A note."])
+    written_table = write(tmp_path, "deceptive", table, {"steps": 3})
+    assert written_table == (
+        "| variant | found |\n| --- | --- |\n| ARAC | 19 |\n| a<b | 2 * 3 |\n\nFor 20 seeds.\n\nA note.\n"
+    )
     (tmp_path / "repulsion.png").write_bytes(b"not a picture")
     (tmp_path / "other.png").write_bytes(PNG)
     assert [one.name for one in pictures.find([tmp_path])] == ["deceptive"]
     text = written(tmp_path)
     assert "data:image/png;base64,iVBOR" in text
     assert "<td>ARAC</td><td>19</td>" in text
-    assert "<td><em>a&lt;b</em></td><td>2 * 3 * 4</td>" in text
-    assert "<p>For <em>20</em> seeds.</p>" in text
+    assert "<td>a&lt;b</td><td>2 * 3</td>" in text
+    assert "<p>For 20 seeds.</p>" in text
     assert "Pictures" not in written(run_folder(tmp_path / "apart" / "run"))
+
+
+@pytest.mark.parametrize(
+    ("beside", "shown"),
+    [
+        (None, True),
+        ("{}", True),
+        ('{"table": 3}', False),
+        ('{"table": {"rows": [1], "notes": []}}', False),
+        ("[", False),
+    ],
+)
+def test_a_picture_without_a_table_is_shown_and_one_with_a_broken_table_is_not(beside, shown, tmp_path):
+    (tmp_path / "didactic.png").write_bytes(PNG)
+    if beside is not None:
+        (tmp_path / "didactic.json").write_text(beside)
+    assert len(pictures.find([tmp_path])) == shown
 
 
 def test_pictures_that_lie_where_the_page_goes_are_shown_and_stay(tmp_path):

@@ -118,7 +118,7 @@ def test_a_run_is_measured_once_and_gives_the_same_numbers_again(tmp_path, monke
     repulsion.measure(folder)
     assert (folder / "outcome.json").read_bytes() == first
     table = repulsion.show(replace(SIZE, seeds=2), tmp_path, tmp_path / "out")
-    assert "**Not complete: 1 of 5 runs are finished.**" in table
+    assert "Not complete: 1 of 5 runs are finished." in table
     assert "| InvertedPendulum-v5 | default |" in table
     assert "lambda 0 |" not in table.splitlines()[2]
 

@@ -1,36 +1,28 @@
 """Pictures of arac's other experiments in the given folders, with the tables beside them."""
 
 import base64
-import re
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from arac.storage.run_records import walk
 from arac.utils.atomic_io import read_bounded
+from arac.utils.safe_json import parsed
 
 # The title of each picture.
 TITLES = {
     "didactic": "Policy shapes under repulsion",
-    "repulsion": "Actions of the agents, with and without attraction and repulsion",
-    "deceptive": "A task with a trap: where the agents go",
+    "repulsion": "Actions of the members, with and without attraction and repulsion",
+    "deceptive": "A task with a trap: the paths of the members",
 }
 _LIMIT = 2**24
-Pieces: TypeAlias = Sequence[str]  # plain text and emphasised text in turn
-
-
-class Block(NamedTuple):
-    """A paragraph of text; or a table, whose first row is its head."""
-
-    text: Pieces = ()
-    rows: Sequence[Sequence[Pieces]] = ()
 
 
 class Picture(NamedTuple):
     name: str
     source: str  # a data URI
-    blocks: Sequence[Block]  # the text below it
+    rows: Sequence[Sequence[str]]  # of the table below it, the head first; empty without one
+    notes: Sequence[str]  # paragraphs below the table
 
     @property
     def title(self) -> str:
@@ -51,31 +43,24 @@ def find(folders: Sequence[Path]) -> list[Picture]:
 def _read(path: Path) -> Picture | None:
     try:
         data = read_bounded(path, _LIMIT)
-        beside = path.with_suffix(".md")
-        text = read_bounded(beside, 2**18).decode(errors="replace") if beside.is_file() else ""
+        rows, notes = _table(path.with_suffix(".json"))
     except (OSError, ValueError):
         return None
     if not data.startswith(b"\x89PNG"):
         return None
-    return Picture(path.stem, f"data:image/png;base64,{base64.b64encode(data).decode()}", _blocks(text))
+    return Picture(path.stem, f"data:image/png;base64,{base64.b64encode(data).decode()}", rows, notes)
 
 
-def _blocks(markdown: str) -> list[Block]:
-    """Return the tables and paragraphs of Markdown, which are all that arac's experiments write."""
-    blocks = []
-    for kind, lines in groupby(markdown.splitlines(), lambda line: "|" if line.startswith("|") else bool(line.strip())):
-        if kind == "|":
-            blocks.append(Block(rows=_rows(lines)))
-        elif kind:
-            blocks.append(Block(text=_pieces(" ".join(lines))))
-    return blocks
+def _table(path: Path) -> tuple[list[list[str]], list[str]]:
+    """Return the rows and notes that an experiment wrote; none without such a file, or in one of an earlier version.
 
-
-def _rows(lines: Iterable[str]) -> list[list[Pieces]]:
-    cells = [line.strip().strip("|").split("|") for line in lines]
-    return [[_pieces(cell) for cell in row] for row in cells if not all(set(one.strip()) <= set("-:") for one in row)]
-
-
-def _pieces(text: str) -> Pieces:
-    """Split a text at *emphasis*; a single star, or one with space on its inner side, stays a star."""
-    return re.split(r"\*(?=\S)([^*]+)(?<=\S)\*", text.strip())
+    Raises:
+        OSError, ValueError: if the file cannot be read, or is not what an experiment writes.
+    """
+    if not path.is_file():
+        return [], []
+    table = parsed(read_bounded(path, _LIMIT)).get("table", {"rows": [], "notes": []})
+    match table:
+        case {"rows": [*rows], "notes": [*notes]} if all(isinstance(row, list) for row in rows):
+            return [[str(cell) for cell in row] for row in rows], [str(note) for note in notes]
+    raise ValueError(f"{path} has no table of an experiment")
