@@ -83,7 +83,7 @@ def test_the_wheel_works_where_the_sources_are_not(installed, tmp_path):
     assert run(installed / "arac", "--version", cwd=tmp_path).startswith("arac 0.1.0")
     assert "cem_td3" in run(installed / "arac", "list", "algos", cwd=tmp_path)
     shown = run(installed / "arac", "train", "InvertedPendulum-v5", "--steps", "100", *SMALL_FLAGS, cwd=tmp_path)
-    assert "champion: agent" in shown
+    assert "champion: member" in shown
     assert (tmp_path / "runs" / "InvertedPendulum-v5-arac-seed0" / "config.toml").exists()
 
 
