@@ -193,6 +193,7 @@ def equipped(tmp_path, monkeypatch):
         importlib.import_module("wandb").teardown()  # forget the variables of earlier tests
     if CAN_DRAW:
         monkeypatch.setenv("MUJOCO_GL", "osmesa")
+    shutil.copytree(documents.ROOT / "results" / "agents", tmp_path / "results" / "agents")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
