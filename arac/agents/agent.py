@@ -12,8 +12,8 @@ import numpy as np
 from gymnasium.spaces import Box, Space
 
 from arac import envs
-from arac.agents.habits import check_arguments
 from arac.agents.members import Member, Members, Score, score
+from arac.agents.stable_baselines import check_arguments
 from arac.algorithms.base import Context, State, StateT, init_replay
 from arac.algorithms.config import Config
 from arac.algorithms.presets import configured
@@ -249,7 +249,7 @@ class Agent(Generic[ConfigT, StateT]):
         cls._check_kind(description, folder, "resume")
         loop.check_run(description, target)
         loop.check_memory(description)
-        here = _played_by(description, workers=workers, rollouts=rollouts)
+        here = _with_settings(description, workers=workers, rollouts=rollouts)
         with closing(Run(folder, description)) as run:
             replay = init_replay(description.config, description.env)
             state, found = run.restore(replay)
@@ -407,8 +407,8 @@ class Agent(Generic[ConfigT, StateT]):
         return agent
 
 
-def _played_by(description: RunSpec, **chosen: Any) -> RunSpec:
-    """Return the specification with other settings of the pool, where they are not None."""
+def _with_settings(description: RunSpec, **chosen: Any) -> RunSpec:
+    """Return the specification with other settings, where they are not None."""
     changed = {name: value for name, value in chosen.items() if value is not None}
     return replace(description, config=replace(description.config, **changed))
 

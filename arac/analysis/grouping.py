@@ -151,7 +151,7 @@ def named_presets(algorithm: str, env: str) -> dict[str, dict[str, Any]]:
 
 
 @cache
-def _defaults(algorithm: str, env: str, preset: Any = "paper") -> dict[str, Any]:
+def _defaults(algorithm: str, env: str, preset: str = "paper") -> dict[str, Any]:
     config, _ = configured(ALGORITHMS[algorithm].config, env, {}, preset=preset)
     return dict(json.loads(json.dumps(asdict(config))))
 

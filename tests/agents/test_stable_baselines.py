@@ -9,7 +9,7 @@ import pytest
 from helpers import SMALL
 
 import arac
-from arac.agents import habits
+from arac.agents import stable_baselines
 from arac.agents.classes import AGENTS
 
 
@@ -19,18 +19,18 @@ def test_a_policy_in_the_first_place_is_refused_with_the_call(arguments):
         arac.SAC(*arguments)
 
 
-@pytest.mark.parametrize("name", habits.NAMES)
+@pytest.mark.parametrize("name", stable_baselines.NAMES)
 def test_a_setting_of_another_name_is_answered(name):
     for kind in AGENTS.values():
         assert name not in kind.algorithm.config.__dataclass_fields__
-    with pytest.raises(arac.UserError, match=f"TD3 has no setting '{name}': {re.escape(habits.NAMES[name])}"):
+    with pytest.raises(arac.UserError, match=f"TD3 has no setting '{name}': {re.escape(stable_baselines.NAMES[name])}"):
         arac.TD3("Pendulum-v1", **{name: 1})
 
 
 def test_the_answers_name_what_there_is():
     fields = {field for kind in AGENTS.values() for field in kind.algorithm.config.__dataclass_fields__}
     fields |= set(inspect.signature(arac.SAC).parameters)
-    named = [match for answer in habits.NAMES.values() for match in re.findall(r"it is (?!an)(\w+)", answer)]
+    named = [match for answer in stable_baselines.NAMES.values() for match in re.findall(r"it is (?!an)(\w+)", answer)]
     assert len(named) == 5
     assert set(named) <= fields
 
